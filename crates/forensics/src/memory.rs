@@ -24,6 +24,11 @@ impl Memory {
         self.limit_bytes
     }
 
+    /// What was taken and not given back.
+    pub(crate) fn taken_bytes(&self) -> u64 {
+        self.taken_bytes.get()
+    }
+
     /// Counts memory that is about to be allocated.
     ///
     /// # Errors

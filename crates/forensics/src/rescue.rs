@@ -53,6 +53,8 @@ pub struct Rescued {
     pub inode: InodeNr,
     /// The permissions and the type.
     pub mode: u16,
+    /// Number of names.
+    pub links: u16,
     /// Last change of the content.
     pub mtime: Timestamp,
     /// What it is.
@@ -68,6 +70,8 @@ pub struct Rescue<'r> {
     nodes_left: u64,
     /// Blocks of files that may be read yet.
     data_left: u64,
+    /// Blocks of directories that may be met yet, those that are met again included.
+    entries_left: u64,
 }
 
 impl<'r> Rescue<'r> {
@@ -83,6 +87,7 @@ impl<'r> Rescue<'r> {
             blocks: HashSet::new(),
             nodes_left: nodes_max(image.geometry()),
             data_left: image.geometry().blocks_count,
+            entries_left: image.geometry().blocks_count,
         })
     }
 
@@ -101,7 +106,10 @@ impl<'r> Rescue<'r> {
             };
             let entries = self.entries(&inode)?;
             // Another look-up or the walk reads them again.
+            let bytes = u64_of(self.blocks.len()).saturating_mul(VISITED_BYTES);
+            self.memory.give_back(bytes);
             self.blocks.clear();
+            self.entries_left = self.history.image.geometry().blocks_count;
             match entries.into_iter().find(|(_, entry)| entry == name) {
                 Some((nr, _)) => at = nr,
                 None => return Ok(None),
@@ -132,8 +140,10 @@ impl<'r> Rescue<'r> {
         path: Vec<u8>,
         take: &mut dyn FnMut(&Image, Rescued) -> std::result::Result<(), E>,
     ) -> std::result::Result<(), E> {
+        self.memory.take(waiting_bytes(&path))?;
         let mut waiting = vec![(start, path)];
         while let Some((nr, path)) = waiting.pop() {
+            self.memory.give_back(waiting_bytes(&path));
             let inode = self.inode(nr);
             let directory = inode
                 .clone()
@@ -144,21 +154,25 @@ impl<'r> Rescue<'r> {
             } else if directory.is_some() {
                 continue;
             }
+            let before = self.memory.taken_bytes();
             let kind = match &inode {
                 None => Kind::Unreadable,
                 Some(_) if !is_new => Kind::Again,
                 Some(inode) => self.kind(inode)?,
             };
+            let kept = self.memory.taken_bytes().saturating_sub(before);
             let rescued = Rescued {
                 path: path.clone(),
                 inode: nr,
                 mode: inode.as_ref().map_or(0, |inode| inode.mode),
+                links: inode.as_ref().map_or(0, |inode| inode.links),
                 mtime: inode
                     .as_ref()
                     .map_or(Timestamp::default(), |inode| inode.mtime),
                 kind,
             };
             take(self.history.image, rescued)?;
+            self.memory.give_back(kept);
             let Some(directory) = directory else {
                 continue;
             };
@@ -169,12 +183,10 @@ impl<'r> Rescue<'r> {
                 }
                 below.extend(name);
                 if below.len() <= PATH_MAX {
+                    self.memory.take(waiting_bytes(&below))?;
                     waiting.push((child, below));
                 }
             }
-            let bytes: u64 = waiting.iter().map(|(_, path)| u64_of(path.len())).sum();
-            self.memory.take(bytes)?;
-            self.memory.give_back(bytes);
         }
         Ok(())
     }
@@ -322,9 +334,14 @@ impl<'r> Rescue<'r> {
             let behind = value.get(inode.i_block.len()..).unwrap_or_default();
             self.add_entries(behind, &mut entries)?;
         } else {
-            let mut lost = Content::default();
-            for extent in self.extents(inode, &mut lost)? {
-                for block in extent.start.0..extent.physical_end() {
+            let (mut lost, before) = (Content::default(), self.memory.taken_bytes());
+            let extents = self.extents(inode, &mut lost)?;
+            let after = self.memory.taken_bytes();
+            self.memory.give_back(after.saturating_sub(before));
+            for extent in extents {
+                let len = u64::from(extent.len).min(self.entries_left);
+                self.entries_left = self.entries_left.saturating_sub(len);
+                for block in extent.start.0..extent.start.0.saturating_add(len) {
                     if !self.blocks.insert(block) {
                         continue;
                     }
@@ -389,4 +406,9 @@ impl<'r> Rescue<'r> {
         }
         Ok(())
     }
+}
+
+/// Memory for a name that is to be visited, in bytes.
+fn waiting_bytes(path: &[u8]) -> u64 {
+    u64_of(path.len()).saturating_add(VISITED_BYTES)
 }

@@ -14,6 +14,8 @@ use uext4_num::u64_of;
 
 /// Memory for each row, in bytes.
 const ROW_BYTES: u64 = 512;
+/// Memory for each block that was met, in bytes.
+const BLOCK_BYTES: u64 = 64;
 /// Bytes of a row of a block.
 const LINE_BYTES: usize = 16;
 /// Bytes of a header, an extent and an index of a node.
@@ -40,6 +42,8 @@ pub(super) fn directory(image: &Image, nr: InodeNr, memory: &Memory) -> Found<Ve
     }
     let mut nodes = Nodes::new(image.geometry(), image);
     let (mut rows, mut failed, mut visited) = (Vec::new(), Ok(()), BTreeSet::new());
+    // Extents may overlap.
+    let mut left = image.geometry().blocks_count;
     walk(
         image.geometry(),
         &inode,
@@ -49,11 +53,16 @@ pub(super) fn directory(image: &Image, nr: InodeNr, memory: &Memory) -> Found<Ve
             let Part::Data(extent) = part else {
                 return;
             };
-            for block in extent.start.0..extent.physical_end() {
-                let bytes = image.block(block).filter(|_| visited.insert(block));
-                if let (Some(bytes), Ok(())) = (bytes, &failed) {
-                    failed = add_entries(block, &bytes, &mut rows, memory);
+            let len = u64::from(extent.len).min(left);
+            left = left.saturating_sub(len);
+            for block in extent.start.0..extent.start.0.saturating_add(len) {
+                if failed.is_err() || !visited.insert(block) {
+                    continue;
                 }
+                failed = match image.block(block) {
+                    Some(bytes) => add_entries(block, &bytes, &mut rows, memory),
+                    None => memory.take(BLOCK_BYTES).map_err(CommandError::from),
+                };
             }
         },
     );
@@ -62,7 +71,7 @@ pub(super) fn directory(image: &Image, nr: InodeNr, memory: &Memory) -> Found<Ve
 }
 
 fn add_entries(block: u64, bytes: &[u8], rows: &mut Vec<Row>, memory: &Memory) -> Found<()> {
-    memory.take(64)?;
+    memory.take(BLOCK_BYTES)?;
     let mut at = 0;
     while let Some(rest) = bytes.get(at..) {
         let Some(header) = RecordHeader::read(rest, bytes.len()) else {
@@ -98,8 +107,10 @@ pub(super) fn extents(image: &Image, nr: InodeNr, memory: &Memory) -> Found<Vec<
         while let Some((block, bytes)) = waiting.pop() {
             let below = add_node(block, &bytes, &mut rows, memory)?;
             for child in below.into_iter().rev() {
-                let bytes = image.block(child).filter(|_| visited.insert(child));
-                if let Some(bytes) = bytes {
+                if !visited.insert(child) {
+                    continue;
+                }
+                if let Some(bytes) = image.block(child) {
                     memory.take(u64_of(bytes.len()))?;
                     waiting.push((Some(child), bytes));
                 }

@@ -6,8 +6,8 @@
 //! root.
 //!
 //! Invariants: only names of inodes that are asked about, and of directories, are kept, at most
-//! [`NAMES_MAX`] of each. A block is read for the first directory that maps it, so that the size of
-//! the image bounds the time.
+//! [`NAMES_MAX`] of each. A block is read for the first directory that maps it, and directories
+//! have no more blocks than the file system, so that the size of the image bounds the time.
 
 use super::history::{AsOf, History};
 use super::versions::Version;
@@ -56,6 +56,8 @@ pub(crate) struct Names<'n, 'h> {
     directories: HashMap<u32, (InodeNr, Box<[u8]>)>,
     /// Blocks that were read.
     visited: HashSet<u64>,
+    /// Blocks of directories that may be met yet, those that are met again included.
+    blocks_left: u64,
     nodes_left: u64,
     steps_left: u64,
 }
@@ -75,6 +77,7 @@ impl<'n, 'h> Names<'n, 'h> {
             of: HashMap::new(),
             directories: HashMap::new(),
             visited: HashSet::new(),
+            blocks_left: history.image.geometry().blocks_count,
             nodes_left: nodes_max(history.image.geometry()),
             steps_left: STEPS_MAX,
         };
@@ -107,8 +110,9 @@ impl<'n, 'h> Names<'n, 'h> {
             if let Part::Data(extent) = part
                 && failed.is_ok()
             {
-                let end = extent.physical_end().min(geometry.blocks_count);
-                let mut blocks = extent.start.0..end;
+                let len = u64::from(extent.len).min(self.blocks_left);
+                self.blocks_left = self.blocks_left.saturating_sub(len);
+                let mut blocks = extent.start.0..extent.start.0.saturating_add(len);
                 failed = blocks.try_for_each(|block| self.read_block(nr, block));
             }
         });

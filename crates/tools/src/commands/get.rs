@@ -11,10 +11,14 @@ use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use uext4::{FileType, Filesystem, InodeRef};
+use uext4_forensics::Memory;
 use uext4_tree::{Devices, Export, Permissions};
 
 /// Memory for unused inodes and metadata blocks, in bytes: each is read once, or again soon.
 const METADATA_CACHE_BYTES: u64 = 1 << 20;
+
+/// Memory of a rescue, in bytes.
+const RESCUE_BYTES: u64 = 1 << 30;
 
 /// Copy files from an image to the host
 #[derive(clap::Args)]
@@ -69,12 +73,17 @@ pub(crate) struct Args {
         conflicts_with_all = ["strict", "same_permissions", "no_same_permissions", "no_devices"]
     )]
     rescue: bool,
+    /// Memory limit of a rescue; default 1G
+    #[arg(long, value_name = "BYTES", requires = "rescue", value_parser = crate::numbers::size)]
+    memory: Option<u64>,
 }
 
 impl Args {
     pub(crate) fn run(self) -> Result<()> {
         if self.rescue {
-            return get_rescue::run(&self.image, &self.path, &self.dest, self.depth());
+            let memory = Memory::new(self.memory.unwrap_or(RESCUE_BYTES));
+            let depth = self.depth();
+            return get_rescue::run(&self.image, &self.path, &self.dest, depth, &memory);
         }
         let interrupts = uext4_fuse::catch_interrupts();
         interrupts.map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;

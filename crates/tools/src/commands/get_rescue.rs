@@ -13,9 +13,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use uext4::format::InodeNr;
 use uext4_forensics::{Content, Image, Kind, Memory, Remains, Rescue, Rescued};
+use uext4_num::u64_of;
 
-/// Memory that a rescue may take, in bytes.
-const MEMORY_BYTES: u64 = 1 << 30;
+/// Memory for each file with more names, beside its path, in bytes.
+const MADE_BYTES: u64 = 64;
 
 /// What is copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,31 +26,36 @@ pub(super) enum Depth {
 }
 
 /// Copies `path` of a damaged image to `dest`.
-pub(super) fn run(args: &ImageArgs, path: &OsStr, dest: &Path, depth: Depth) -> Result<()> {
+pub(super) fn run(
+    args: &ImageArgs,
+    path: &OsStr,
+    dest: &Path,
+    depth: Depth,
+    memory: &Memory,
+) -> Result<()> {
     if dest == Path::new("-") {
         return Err(Failure::usage(
             "--rescue: DEST is a path, since holes are kept",
         ));
     }
     let name = args.name();
-    let memory = Memory::new(MEMORY_BYTES);
     let options = args.journal_options(Purpose::Read).at(&name)?;
     let device = args.device(Purpose::Read)?;
-    let (mut image, kib) = Image::open_with_backups(device, &memory).at(&name)?;
+    let (mut image, kib) = Image::open_with_backups(device, memory).at(&name)?;
     if let Some(kib) = kib {
         failure::info(format_args!(
             "{name}: the superblock is its copy at {kib} KiB"
         ));
     }
-    let ring = image.read_log(options.journal_device.as_ref(), &memory);
+    let ring = image.read_log(options.journal_device.as_ref(), memory);
     let mut ring = ring.unwrap_or_else(|error| {
         failure::info(format_args!("{name}: without its journal: {error}"));
         None
     });
-    if let Err(error) = note_fast_commits(&name, &image, ring.as_mut(), &memory) {
+    if let Err(error) = note_fast_commits(&name, &image, ring.as_mut(), memory) {
         failure::info(format_args!("{name}: without fast commits: {error}"));
     }
-    let mut rescue = Rescue::new(&image, ring.as_mut(), &memory).at(&name)?;
+    let mut rescue = Rescue::new(&image, ring.as_mut(), memory).at(&name)?;
     let path = path.as_bytes();
     let at = args.name_of(path);
     let start = rescue.find(path).at(&name)?;
@@ -57,7 +63,7 @@ pub(super) fn run(args: &ImageArgs, path: &OsStr, dest: &Path, depth: Depth) -> 
         Failure::new(Exit::Failed, format!("{at}: no such name can be read"))
             .hint("`get -r --rescue IMAGE / DEST` copies also what has no name")
     })?;
-    let mut copy = Copy::new(path, dest, depth)?;
+    let mut copy = Copy::new(path, dest, depth, memory)?;
     rescue.walk::<Failure>(start, &mut |image, met| copy.take(image, &met))?;
     copy.finish(&name)
 }
@@ -69,7 +75,8 @@ impl From<uext4_forensics::Error> for Failure {
 }
 
 /// A copy on its way.
-struct Copy {
+struct Copy<'c> {
+    memory: &'c Memory,
     files: NewFiles,
     /// Path below the directory for the start.
     prefix: Vec<u8>,
@@ -81,8 +88,8 @@ struct Copy {
     failed: Option<Exit>,
 }
 
-impl Copy {
-    fn new(path: &[u8], dest: &Path, depth: Depth) -> Result<Self> {
+impl<'c> Copy<'c> {
+    fn new(path: &[u8], dest: &Path, depth: Depth, memory: &'c Memory) -> Result<Self> {
         let name = last_name(path).unwrap_or_default().to_vec();
         let (dir, prefix) = if dest.is_dir() {
             (dest.to_owned(), name)
@@ -96,6 +103,7 @@ impl Copy {
             (parent.unwrap_or(Path::new(".")).to_owned(), name)
         };
         Ok(Self {
+            memory,
             files: NewFiles::open(&dir).at(dir.display())?,
             prefix,
             depth,
@@ -125,7 +133,11 @@ impl Copy {
             Kind::Link(target) => self.files.link(&path, target).map(drop).at(&at),
             Kind::Again => match self.made.get(&met.inode.0) {
                 Some(made) => self.files.link_again(made, &path).map(drop).at(&at),
-                None => Ok(()),
+                None => {
+                    self.damaged += 1;
+                    say_lost(&at, met.inode, "another name of a file that was not copied");
+                    Ok(())
+                }
             },
             Kind::Special => {
                 failure::info(format_args!("{at}: a device, pipe or socket, left out"));
@@ -152,9 +164,13 @@ impl Copy {
     ) -> Result<()> {
         let at = show::name(path);
         let (file, made) = self.files.create(path).at(&at)?;
-        self.made.insert(met.inode.0, made);
         write_content(image, &mut content, &file).at(&at)?;
         new_files::set_attributes(&file, met.mode, met.mtime).at(&at)?;
+        if met.links > 1 {
+            let bytes = u64_of(path.len()).saturating_add(MADE_BYTES);
+            self.memory.take(bytes)?;
+            self.made.insert(met.inode.0, made);
+        }
         self.copied += 1;
         if content.remains() != Remains::Whole {
             self.damaged += 1;
