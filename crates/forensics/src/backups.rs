@@ -14,6 +14,8 @@ const SIZES: std::ops::RangeInclusive<u32> = 0..=6;
 const GROUPS: [u64; 9] = [1, 3, 5, 7, 9, 25, 27, 49, 81];
 /// Memory for each descriptor that is replaced, in bytes.
 const DESCRIPTOR_BYTES: u64 = 1 << 12;
+/// Groups from the first one on that are tried, where all have copies.
+const FIRST_GROUPS: u32 = 9;
 /// Groups whose copies of a descriptor are read.
 const COPIES: usize = 8;
 
@@ -81,8 +83,7 @@ impl Image {
         let offset = group.0.checked_rem(per_block)?;
         let from = usize_of(offset).checked_mul(geometry.desc_size.into())?;
         let to = from.checked_add(geometry.desc_size.into())?;
-        let blocks = (1..geometry.group_count)
-            .map(GroupNr)
+        let blocks = backup_groups(&geometry, index)
             .filter_map(|backup| copy_block(&geometry, backup, index))
             .take(COPIES);
         for block in blocks {
@@ -129,6 +130,26 @@ fn positions() -> impl Iterator<Item = u64> {
             block.checked_shl(bits).unwrap_or(u64::MAX)
         })
     })
+}
+
+/// Groups that may have a copy of a block of descriptors, whatever the features.
+fn backup_groups(geometry: &Geometry, index: u32) -> impl Iterator<Item = GroupNr> {
+    let per_block = geometry.descriptors_per_block();
+    let first = index.saturating_mul(per_block);
+    let last = first.saturating_add(per_block).saturating_sub(1);
+    let in_meta_group = [first.saturating_add(1), last];
+    let [one, two] = geometry.backup_bgs;
+    let powers = [3_u32, 5, 7]
+        .into_iter()
+        .flat_map(|base| std::iter::successors(Some(base), move |power| power.checked_mul(base)));
+    let all = in_meta_group
+        .into_iter()
+        .chain([one, two])
+        .chain(1..FIRST_GROUPS)
+        .chain(powers);
+    let count = geometry.group_count;
+    all.filter(move |group| (1..count).contains(group))
+        .map(GroupNr)
 }
 
 /// The block of a group with a copy of a block of descriptors.

@@ -26,7 +26,7 @@ use crate::InodeNr;
 use crate::bytes::{put_slice, put_u8, put_u16, put_u32, rest_mut};
 
 pub use crate::file_type::DirEntryType;
-pub use block::{BlockKind, begins_directory, seal_block, verify_block};
+pub use block::{BlockKind, begins_directory, has_seal, seal_block, verify_block};
 pub use edit::{DirLeaf, Fit, Gap, Insertion, LeafSpace, Location, init_first_block};
 pub use iter::{DirEntries, DirEntry, RecordHeader};
 pub use renumber::renumber;

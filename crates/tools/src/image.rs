@@ -259,6 +259,15 @@ impl ImageArgs {
         device::writer_of(self.storage())
     }
 
+    /// Prints a note if something else writes to the image, which is opened to read.
+    pub(crate) fn note_other_writer(&self) {
+        if let Some(user) = self.other_writer() {
+            let name = self.name();
+            let text = format!("{name}: in use: {user}; what is read here may be stale or torn");
+            crate::failure::info(text);
+        }
+    }
+
     /// Checks the whole file system read-only.
     pub(crate) fn check(
         &self,

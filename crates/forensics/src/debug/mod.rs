@@ -88,8 +88,8 @@ impl Debugger {
         field
             .set(part, &new)
             .map_err(|error| CommandError::Field(name.to_owned(), error))?;
-        let is_checksum = name.starts_with("checksum") && name != "checksum_type";
-        let seal = if is_checksum && name != "checksum_seed" {
+        let is_checksum = field.name.starts_with("checksum") && field.name != "checksum_type";
+        let seal = if is_checksum && field.name != "checksum_seed" {
             Seal::None
         } else {
             spot.seal

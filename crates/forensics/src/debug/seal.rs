@@ -1,7 +1,7 @@
 //! The checksum that covers a change.
 
 use super::{CommandError, Debugger, Spot};
-use uext4_format::dirent::seal_block;
+use uext4_format::dirent::{has_seal, seal_block};
 use uext4_format::extent::ExtentNode;
 use uext4_format::fields::{seal_inode, seal_journal, seal_mmp, seal_superblock};
 use uext4_format::xattr::XattrBlock;
@@ -68,7 +68,8 @@ impl Seal {
                 }
             }
             Seal::Directory(nr, generation) => {
-                if let Some(seed) = checksums.inode_seed(nr, generation) {
+                let seed = checksums.inode_seed(nr, generation);
+                if let Some(seed) = seed.filter(|_| has_seal(block)) {
                     seal_block(block, seed);
                 }
             }

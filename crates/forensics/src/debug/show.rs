@@ -23,6 +23,18 @@ const ITEM_BYTES: usize = 12;
 
 type Found<T> = std::result::Result<T, CommandError>;
 
+/// Whether a part of the map of an inode fits.
+pub(super) fn maps(image: &Image, nr: InodeNr, fits: &dyn Fn(&Part) -> bool) -> Found<bool> {
+    let inode = parsed(image, nr)?;
+    let mut nodes = Nodes::new(image.geometry(), image);
+    let mut found = false;
+    if uext4_volume::has_map(&inode) {
+        let mut take = |part| found |= fits(&part);
+        walk(image.geometry(), &inode, Trust::Any, &mut nodes, &mut take);
+    }
+    Ok(found)
+}
+
 fn parsed(image: &Image, nr: InodeNr) -> Found<Inode> {
     let bytes = image.inode_bytes(nr).ok_or(CommandError::Outside)?;
     let inode = Inode::parse(&bytes, nr, image.geometry(), &Checksums::NONE);

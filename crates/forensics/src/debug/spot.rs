@@ -3,6 +3,7 @@
 use super::seal::Seal;
 use super::{CommandError, Debugger};
 use crate::log_blocks::LogBlocks;
+use crate::map::Part;
 use crate::{Error, Image, Result};
 use std::ops::Range;
 use uext4_device::BlockDevice;
@@ -170,6 +171,13 @@ impl Debugger {
         offset: usize,
     ) -> Found<Spot> {
         let range = offset..offset.saturating_add(8);
+        let is_there = super::show::maps(image, nr, &|part| match part {
+            Part::Data(extent) => (extent.start.0..extent.physical_end()).contains(&block),
+            _ => false,
+        })?;
+        if !is_there {
+            return Err(CommandError::Missing("a block of this directory"));
+        }
         let seal = Seal::Directory(nr, self.generation(image, nr)?);
         self.spot(image, block, range, ENTRY, seal)
     }
@@ -183,6 +191,9 @@ impl Debugger {
                 inode
             }
             Some(block) => {
+                if !super::show::maps(image, nr, &|part| *part == Part::Node(block))? {
+                    return Err(CommandError::Missing("a node of this map"));
+                }
                 let seal = Seal::Node(nr, self.generation(image, nr)?);
                 let len = usize_of(image.geometry().block_size());
                 self.spot(image, block, 0..len, NODE, seal)?

@@ -56,13 +56,6 @@ pub struct Deleted {
     pub content: Content,
 }
 
-impl Deleted {
-    /// The earliest time at which the file was deleted.
-    pub fn since(&self) -> Option<Timestamp> {
-        self.deleted.or(self.last_seen)
-    }
-}
-
 /// Finds the deleted regular files of an image, in the order of their paths.
 ///
 /// # Errors

@@ -161,6 +161,17 @@ fn entries_and_extents_are_set() {
 }
 
 #[test]
+fn a_checksum_is_stored_as_given() {
+    let made = made(MODERN);
+    for name in ["checksum", "s_checksum"] {
+        run(&made.clean, &format!("set superblock {name} 5")).expect("it is set");
+        assert_eq!(field(&made.clean, "show superblock", "checksum"), "5");
+        run(&made.clean, "set superblock mnt_count 2").expect("it is set");
+        assert_ne!(field(&made.clean, "show superblock", "checksum"), "5");
+    }
+}
+
+#[test]
 fn wrong_commands_change_nothing() {
     let made = made(MODERN);
     let path = &made.clean;
@@ -178,6 +189,8 @@ fn wrong_commands_change_nothing() {
         "set group 99 flags 1",
         "set entry /dir 99999999 0 inode 1",
         "set entry /dir 5 99999 inode 1",
+        "set entry /dir 5 0 inode 1",
+        "set node /dir/file1 5 magic 1",
         "set extent /dir/file1 root 9 len 1",
         "set bytes 5 1020 00112233445566",
         "set bytes 5 0 0",

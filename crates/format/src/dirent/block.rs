@@ -45,6 +45,14 @@ pub fn seal_block(block: &mut [u8], seed: Seed) {
     }
 }
 
+/// Whether [`seal_block`] writes into a checksum and not into an entry: a leaf has one in its tail.
+pub fn has_seal(block: &[u8]) -> bool {
+    match BlockKind::of(block) {
+        BlockKind::Leaf => tail::has_tail(block),
+        BlockKind::Root | BlockKind::Node => true,
+    }
+}
+
 /// Compares the checksum of any block of a directory; `seed` is the inode's.
 pub fn verify_block(block: &[u8], seed: Seed, place: DamageLocation) -> Result<(), Corrupt> {
     let tail = LeafTail::Checksum;

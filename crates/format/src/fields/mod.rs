@@ -64,6 +64,8 @@ pub struct Field {
     pub at: usize,
     /// How it is stored.
     pub form: Form,
+    /// Whether it is an extra field of an inode, which `i_extra_isize` says are there.
+    is_extra: bool,
 }
 
 /// The value of a field.
@@ -88,14 +90,37 @@ pub enum FieldError {
     /// The field is not a number, or not text.
     #[error("the field has another kind of value")]
     OtherKind,
-    /// The structure ends before the field, as a small inode or descriptor does.
+    /// The structure ends before the field, as a small inode or descriptor does, or an inode whose
+    /// attributes begin there.
     #[error("the structure ends before this field")]
     Outside,
 }
 
 impl Field {
     const fn new(name: &'static str, at: usize, form: Form) -> Self {
-        Self { name, at, form }
+        let is_extra = false;
+        Self {
+            name,
+            at,
+            form,
+            is_extra,
+        }
+    }
+
+    /// An extra field of an inode.
+    const fn extra(name: &'static str, at: usize, form: Form) -> Self {
+        let field = Self::new(name, at, form);
+        Self {
+            is_extra: true,
+            ..field
+        }
+    }
+
+    /// Whether a structure has the field.
+    fn is_in(&self, bytes: &[u8]) -> bool {
+        let extra = || usize::from(get_u16(bytes, inode::EXTRA_ISIZE_AT));
+        let has_extra = !self.is_extra || self.end() <= extra().saturating_add(inode::BASE_BYTES);
+        has_extra && self.end() <= bytes.len()
     }
 
     /// The offset behind the last byte of the field.
@@ -121,7 +146,7 @@ impl Field {
 
     /// The value in the bytes of a structure; `None` if these end before it.
     pub fn get(&self, bytes: &[u8]) -> Option<Value> {
-        if self.end() > bytes.len() {
+        if !self.is_in(bytes) {
             return None;
         }
         let at = self.at;
@@ -164,7 +189,7 @@ impl Field {
     /// # Errors
     /// The value is of another kind, or does not fit.
     pub fn set(&self, bytes: &mut [u8], value: &Value) -> Result<(), FieldError> {
-        if self.end() > bytes.len() {
+        if !self.is_in(bytes) {
             return Err(FieldError::Outside);
         }
         match (self.form, value) {

@@ -15,7 +15,12 @@ fn fields_of_a_table_do_not_overlap_and_are_found() {
         for (at, field) in table.iter().enumerate() {
             assert_eq!(find(table, field.name), Some(field));
             assert!(table[at + 1..].iter().all(|other| other.name != field.name));
-            let mut bytes = vec![0; 1024];
+            // Bytes with space for the extra fields of an inode.
+            let mut clear = vec![0; 1024];
+            if table == INODE {
+                clear[0x80] = 32;
+            }
+            let mut bytes = clear.clone();
             let value = match field.form {
                 Form::Text(len) => Value::Text(vec![b'x'; len]),
                 Form::Uuid => Value::Uuid([7; 16]),
@@ -25,10 +30,9 @@ fn fields_of_a_table_do_not_overlap_and_are_found() {
             field.set(&mut bytes, &value).unwrap();
             assert_eq!(field.get(&bytes), Some(value));
             for other in table.iter().filter(|other| *other != field) {
-                let clear = other.get(&vec![0; 1024]);
                 assert_eq!(
                     other.get(&bytes),
-                    clear,
+                    other.get(&clear),
                     "{} and {}",
                     field.name,
                     other.name
@@ -40,6 +44,27 @@ fn fields_of_a_table_do_not_overlap_and_are_found() {
     assert_eq!(find(SUPERBLOCK, "s_magic").unwrap().at, 0x38);
     assert_eq!(find(INODE, "i_mode").unwrap().at, 0);
     assert_eq!(find(INODE, "nothing"), None);
+}
+
+#[test]
+fn attributes_behind_the_extra_fields_are_no_field() {
+    let (projid, size) = (
+        find(INODE, "projid").unwrap(),
+        find(INODE, "extra_isize").unwrap(),
+    );
+    let mut bytes = [0; 256];
+    assert_eq!(size.set(&mut bytes, &Value::Number(28)), Ok(()));
+    assert_eq!(projid.get(&bytes), None);
+    assert_eq!(
+        projid.set(&mut bytes, &Value::Number(7)),
+        Err(FieldError::Outside)
+    );
+    assert_eq!(
+        find(INODE, "crtime").unwrap().get(&bytes),
+        Some(Value::Number(0))
+    );
+    assert_eq!(size.set(&mut bytes, &Value::Number(32)), Ok(()));
+    assert_eq!(projid.set(&mut bytes, &Value::Number(7)), Ok(()));
 }
 
 #[test]

@@ -43,8 +43,9 @@ FILE is a path that begins with /, or the number of an inode. Fields have the na
 date (UTC). A set computes the checksum of its structure, and changes nothing else: `uext4 fsck -n`
 says what does not fit. The device is shown as it is: the journal is not replayed.
 
-Without -w nothing is written. An image in use is refused. With -w, an image whose journal is to be
-replayed is asked about, since the replay may write over a change; -y answers yes.")]
+Without -w nothing is written, and a note says if the image is in use. With -w, an image in use is
+refused, and one whose journal is to be replayed is asked about, since the replay may write over a
+change; -y answers yes.")]
 pub(crate) struct Args {
     #[command(flatten)]
     image: ImageArgs,
@@ -97,6 +98,9 @@ impl Args {
         };
         let options = self.image.journal_options(purpose).at(&name)?;
         let device = self.image.device(purpose)?;
+        if !self.write {
+            self.image.note_other_writer();
+        }
         if self.write {
             uext4::refuse_other_hosts(&device).at(&name)?;
         }

@@ -41,6 +41,7 @@ pub(super) fn run(
     let name = args.name();
     let options = args.journal_options(Purpose::Read).at(&name)?;
     let device = args.device(Purpose::Read)?;
+    args.note_other_writer();
     let (mut image, kib) = Image::open_with_backups(device, memory).at(&name)?;
     if let Some(kib) = kib {
         failure::info(format_args!(

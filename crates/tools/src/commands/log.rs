@@ -134,6 +134,7 @@ pub(super) fn open(args: &ImageArgs, memory: &Memory) -> Result<(Image, Option<R
     let name = args.name();
     let options = args.journal_options(Purpose::Read).at(&name)?;
     let device = args.device(Purpose::Read)?;
+    args.note_other_writer();
     // Its message says what else is on the device.
     crate::image::superblock(&*device).at(&name)?;
     let mut image = Image::open(device, None, memory).at(&name)?;

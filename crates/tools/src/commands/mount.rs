@@ -155,10 +155,8 @@ impl Args {
             Access::ReadOnly => Purpose::Read,
             Access::ReadWrite => Purpose::Change,
         };
-        if let (Purpose::Read, Some(user)) = (purpose, self.image.other_writer()) {
-            let name = self.image.name();
-            let note = format!("{name}: in use: {user}; what is read here may be stale or torn");
-            failure::info(note);
+        if purpose == Purpose::Read {
+            self.image.note_other_writer();
         }
         self.image.devices(purpose, options)
     }

@@ -32,8 +32,8 @@ a name that is taken gets a number.")]
 pub(crate) struct Args {
     #[command(flatten)]
     image: ImageArgs,
-    /// Only files that were deleted at this time (UTC) or later: YYYY-MM-DD, YYYY-MM-DD HH:MM:SS,
-    /// @SECONDS since 1970
+    /// Only files that were deleted at this time (UTC) or later, or at no known time: YYYY-MM-DD,
+    /// YYYY-MM-DD HH:MM:SS, @SECONDS since 1970
     #[arg(long, value_name = "TIME", value_parser = date::parse)]
     since: Option<Timestamp>,
     /// List the files (default)
@@ -104,10 +104,9 @@ impl Args {
 
     fn is_wanted(&self, one: &Deleted) -> bool {
         let seconds = |time: Timestamp| (time.seconds, time.nanoseconds);
-        let is_new = self.since.is_none_or(|since| {
-            let at = one.since();
-            at.is_none_or(|at| seconds(at) >= seconds(since))
-        });
+        let is_new = self
+            .since
+            .is_none_or(|since| one.deleted.is_none_or(|at| seconds(at) >= seconds(since)));
         is_new && self.inode.is_none_or(|nr| one.inode.0 == nr)
     }
 
