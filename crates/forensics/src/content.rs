@@ -5,7 +5,7 @@ use crate::{Image, Memory, Result};
 use std::ops::Range;
 use uext4_format::extent::{Extent, ExtentState};
 use uext4_format::{Geometry, Inode};
-use uext4_num::{clamp_usize, u64_of};
+use uext4_num::{clamp_u16, clamp_u32, clamp_usize, u64_of};
 
 /// Memory for each run, in bytes.
 pub(crate) const RUN_BYTES: u64 = 48;
@@ -65,11 +65,12 @@ impl Content {
     pub(crate) fn put_in_order(&mut self) {
         let end = self.size.div_ceil(self.block_size.max(1));
         self.runs.sort_by_key(|run| run.logical);
-        let mut next = 0;
-        self.runs.retain(|run| {
-            let start = u64::from(run.logical.0);
-            let keeps = start >= next && start < end;
+        let mut next = 0_u64;
+        self.runs.retain_mut(|run| {
+            let taken = next.saturating_sub(run.logical.0.into());
+            let keeps = taken < run.len.into() && u64::from(run.logical.0) < end;
             if keeps {
+                cut_front(run, taken);
                 next = run.logical_end();
             }
             keeps
@@ -191,5 +192,41 @@ impl Content {
             }
         }
         Ok(())
+    }
+}
+
+/// Leaves out blocks at the start of a run.
+fn cut_front(run: &mut Extent, blocks: u64) {
+    run.logical.0 = run.logical.0.saturating_add(clamp_u32(blocks));
+    run.start.0 = run.start.0.saturating_add(blocks);
+    run.len = run.len.saturating_sub(clamp_u16(blocks));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use uext4_format::{BlockNr, LogicalBlock};
+
+    #[test]
+    fn a_run_that_overlaps_keeps_its_rest() {
+        let run = |logical, start, len| Extent {
+            logical: LogicalBlock(logical),
+            start: BlockNr(start),
+            len,
+            state: ExtentState::Written,
+        };
+        let mut content = Content {
+            size: 100 << 10,
+            block_size: 1024,
+            runs: vec![
+                run(4, 200, 8),
+                run(0, 100, 6),
+                run(5, 300, 2),
+                run(100, 400, 1),
+            ],
+            ..Content::default()
+        };
+        content.put_in_order();
+        assert_eq!(content.runs, [run(0, 100, 6), run(6, 202, 6)]);
     }
 }

@@ -7,7 +7,8 @@
 //!
 //! Blocks that the device does not read are left out.
 //!
-//! Invariants: each block is read once, and at most [`BLOCKS_MAX`]; memory is counted.
+//! Invariants: each block is read once, headers of what a replay writes twice, and at most
+//! [`BLOCKS_MAX`]; memory is counted.
 //! References: kernel documentation, `filesystems/ext4/journal.rst`.
 
 use crate::log_blocks::{LogBlocks, window_bytes};
@@ -39,7 +40,7 @@ pub enum TransactionState {
     Live,
     /// It is home; its blocks are not overwritten yet.
     Old,
-    /// Its end is missing or damaged.
+    /// Its end is missing or damaged, or it is behind such a one: a replay does not write it.
     Torn,
 }
 
@@ -161,7 +162,10 @@ impl Ring {
 
     fn find_transactions(&mut self, memory: &Memory) -> Result<()> {
         let mut start = 0;
-        let mut before = None;
+        // The ring goes on from its last block to its first one.
+        let last = self.headers.last();
+        let last = last.filter(|last| last.block_type == BlockType::Commit);
+        let mut before = last.map(|last| self.after(last.at));
         while let Some(first) = self.headers.get(start).copied() {
             let rest = self.headers.get(start..).unwrap_or_default();
             let mut len = 0_usize;
@@ -243,7 +247,8 @@ impl Ring {
     }
 
     /// Marks the transactions that a replay writes: from the tail of the log on, as long as each
-    /// one begins behind the one before it and has its end.
+    /// one begins behind the one before it, has its end and is sealed. What comes behind is not
+    /// written.
     fn mark_live(&mut self) {
         let (mut at, mut tid) = (self.superblock.start, self.superblock.sequence);
         if at == 0 {
@@ -251,19 +256,36 @@ impl Ring {
         }
         for index in 0..self.transactions.len() {
             let Some(one) = self.transactions.get(index) else {
-                return;
+                break;
             };
             if one.tid != tid || one.first != at {
                 continue;
             }
-            let Some(commit) = one.commit.filter(|commit| commit.is_sound) else {
-                return;
+            let (commit, headers) = (one.commit, one.headers.clone());
+            let commit = commit.filter(|commit| commit.is_sound && self.is_sealed(headers));
+            let Some(commit) = commit else {
+                break;
             };
             (at, tid) = (self.after(commit.at), tid.next());
             if let Some(one) = self.transactions.get_mut(index) {
                 one.state = TransactionState::Live;
             }
         }
+        for one in &mut self.transactions {
+            if !tid.is_after(one.tid) {
+                one.state = TransactionState::Torn;
+            }
+        }
+    }
+
+    /// Whether the descriptor and revoke blocks among these headers have the right checksum.
+    fn is_sealed(&mut self, headers: Range<usize>) -> bool {
+        let layout = self.layout;
+        let headers = self.headers.get(headers).unwrap_or_default();
+        headers.iter().all(|header| {
+            header.block_type == BlockType::Commit
+                || (self.blocks.read(header.at)).is_ok_and(|bytes| layout.verify_seal(bytes))
+        })
     }
 
     /// Blocks from one position to another, forwards.

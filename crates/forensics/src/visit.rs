@@ -15,7 +15,7 @@ const NEWEST_BYTES: u64 = 96;
 pub enum ImageState {
     /// Its checksum is right, or the log has none.
     Sound,
-    /// Its checksum is wrong.
+    /// Its checksum is wrong, or that of the descriptor which names its block.
     Damaged,
     /// A newer block of the log is there.
     Overwritten,
@@ -112,6 +112,8 @@ impl Ring {
             };
             let state = if number > room {
                 ImageState::Overwritten
+            } else if !is_sound {
+                ImageState::Damaged
             } else {
                 self.state_of(&tag, header.tid, at)
             };
@@ -152,8 +154,9 @@ impl Ring {
         let (at, layout) = (header.at, self.layout);
         let bytes = self.blocks.read(at)?.to_vec();
         let parsed = Revoked::parse(&layout, &bytes, at).ok();
+        let parsed = parsed.filter(|_| layout.verify_seal(&bytes));
         let blocks = parsed.as_ref().map_or(0, |list| list.iter().count());
-        let is_sound = parsed.is_some() && layout.verify_seal(&bytes);
+        let is_sound = parsed.is_some();
         let blocks = clamp_u32(blocks);
         take(
             self,
