@@ -6,10 +6,12 @@
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-/// Numbers behind a name that are tried.
+/// Numbers behind a name that are tried, from the last one that was given on.
 const TRIES: u32 = 1000;
 /// Longest name, in bytes, with space for a number.
 const NAME_MAX: usize = 250;
@@ -19,6 +21,8 @@ const DEPTH_MAX: usize = 512;
 /// The directory.
 pub(crate) struct NewFiles {
     dir: OwnedFd,
+    /// The next number of each path that was taken.
+    next: RefCell<HashMap<PathBuf, u32>>,
 }
 
 impl NewFiles {
@@ -30,7 +34,8 @@ impl NewFiles {
         }
         let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
         let dir = rustix::fs::openat(CWD, path, flags, Mode::empty())?;
-        Ok(Self { dir })
+        let next = RefCell::default();
+        Ok(Self { dir, next })
     }
 
     /// Makes a file for a path of an image. Returns its path below the directory.
@@ -38,7 +43,7 @@ impl NewFiles {
         let (dir, mut made, name) = self.parent(path)?;
         let dir = dir.as_ref().map_or(self.dir.as_fd(), OwnedFd::as_fd);
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY;
-        let (file, name) = with_numbers(&name, |name| open(dir, name, flags))?;
+        let (file, name) = self.numbered(&made, &name, |name| open(dir, name, flags))?;
         made.push(name);
         Ok((File::from(file), made))
     }
@@ -53,7 +58,8 @@ impl NewFiles {
     pub(crate) fn link(&self, path: &[u8], target: &[u8]) -> Result<PathBuf, Errno> {
         let (dir, mut made, name) = self.parent(path)?;
         let dir = dir.as_ref().map_or(self.dir.as_fd(), OwnedFd::as_fd);
-        let ((), name) = with_numbers(&name, |name| rustix::fs::symlinkat(target, dir, name))?;
+        let link = |name: &Path| rustix::fs::symlinkat(target, dir, name);
+        let ((), name) = self.numbered(&made, &name, link)?;
         made.push(name);
         Ok(made)
     }
@@ -62,11 +68,28 @@ impl NewFiles {
     pub(crate) fn link_again(&self, made: &Path, path: &[u8]) -> Result<PathBuf, Errno> {
         let (dir, mut next, name) = self.parent(path)?;
         let dir = dir.as_ref().map_or(self.dir.as_fd(), OwnedFd::as_fd);
-        let ((), name) = with_numbers(&name, |name| {
+        let ((), name) = self.numbered(&next, &name, |name| {
             rustix::fs::linkat(self.dir.as_fd(), made, dir, name, AtFlags::empty())
         })?;
         next.push(name);
         Ok(next)
+    }
+
+    /// As [`with_numbers`], from the number on that the path has next.
+    fn numbered<T>(
+        &self,
+        dir: &Path,
+        name: &Path,
+        make: impl Fn(&Path) -> Result<T, Errno>,
+    ) -> Result<(T, PathBuf), Errno> {
+        let path = dir.join(name);
+        let first = self.next.borrow().get(&path).copied().unwrap_or(0);
+        let (made, name, number) = with_numbers(name, first, make)?;
+        if number > 0 {
+            let next = number.saturating_add(1);
+            self.next.borrow_mut().insert(path, next);
+        }
+        Ok((made, name))
     }
 
     /// The directory of a path, made where it is missing, its path, and the last name.
@@ -81,7 +104,7 @@ impl NewFiles {
         let (mut at, mut made) = (None::<OwnedFd>, PathBuf::new());
         for name in names {
             let from = at.as_ref().map_or(self.dir.as_fd(), OwnedFd::as_fd);
-            let (next, name) = with_numbers(&name, |name| directory(from, name))?;
+            let (next, name, _) = with_numbers(&name, 0, |name| directory(from, name))?;
             at = Some(next);
             made.push(name);
         }
@@ -106,20 +129,23 @@ fn open(dir: BorrowedFd<'_>, name: &Path, flags: OFlags) -> Result<OwnedFd, Errn
     rustix::fs::openat(dir, name, flags, Mode::from_raw_mode(0o600))
 }
 
-/// Calls `make` with a name, and with numbers behind it while it is taken.
+/// Calls `make` with a name, and with numbers behind it while it is taken. Number 0 is the name
+/// itself. Returns the name and the number too.
 fn with_numbers<T>(
     name: &Path,
+    first: u32,
     make: impl Fn(&Path) -> Result<T, Errno>,
-) -> Result<(T, PathBuf), Errno> {
-    let mut next = name.to_owned();
-    for number in 1..=TRIES {
+) -> Result<(T, PathBuf, u32), Errno> {
+    for number in first..first.saturating_add(TRIES) {
+        let mut text = name.as_os_str().to_owned();
+        if number > 0 {
+            text.push(format!("~{number}"));
+        }
+        let next = PathBuf::from(text);
         match make(&next) {
             Err(Errno::EXIST) => {}
-            made => return made.map(|made| (made, next)),
+            made => return made.map(|made| (made, next, number)),
         }
-        let mut text = name.as_os_str().to_owned();
-        text.push(format!("~{number}"));
-        next = text.into();
     }
     Err(Errno::EXIST)
 }
@@ -179,5 +205,17 @@ mod tests {
         );
         files.link(b"a/l", b"/etc/passwd").expect("it is made");
         assert_eq!(path(b"a/l/x"), Path::new("a/l~1/x"));
+        assert_eq!(path(b"a/l/y"), Path::new("a/l~1/y"));
+    }
+
+    #[test]
+    fn many_files_of_one_path_get_numbers() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let files = NewFiles::open(dir.path()).expect("it is there");
+        for _ in 0..=TRIES {
+            files.create(b"a").expect("it is made");
+        }
+        let (_, last) = files.create(b"a").expect("it is made");
+        assert_eq!(last, PathBuf::from(format!("a~{}", TRIES + 1)));
     }
 }
