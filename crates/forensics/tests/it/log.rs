@@ -2,8 +2,11 @@
 
 use crate::base::{MODERN, Made, OLD, WIDE, made, open};
 use std::collections::BTreeSet;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
-use uext4_forensics::{Entry, Error, Memory, Owner, Owners, TransactionState};
+use uext4_forensics::{
+    Entry, Error, ImageState, Memory, Owner, Owners, Transaction, TransactionState,
+};
 use uext4_testkit::oracle::{self, KernelMount};
 
 /// Images as (block, position in the log), and revoked blocks.
@@ -87,6 +90,50 @@ fn what_a_replay_writes_is_live() {
         let count = ring.transactions().iter().filter(|one| one.state == state);
         assert!(count.count() > 3, "{:?}", ring.transactions());
     }
+}
+
+#[test]
+fn a_replay_ends_at_a_wrong_seal() {
+    let made = made(MODERN);
+    let read = || {
+        let (_, ring) = open(&made.live, &Memory::new(64 << 20)).expect("it is sound");
+        ring.expect("there is a journal")
+    };
+    let mut ring = read();
+    let before = ring.transactions().to_vec();
+    let live = |one: &Transaction| one.state == TransactionState::Live;
+    let at = before.iter().position(live).expect("one") + 1;
+    assert!(live(&before[at]) && live(&before[at + 1]));
+    let mut block = None;
+    ring.visit::<Error>(&before[at], &mut |ring, entry| {
+        if let Entry::Descriptor { at, .. } = entry {
+            block = block.or(ring.device_block(at));
+        }
+        Ok(())
+    })
+    .expect("it is read");
+    let image = std::fs::OpenOptions::new().write(true).open(&made.live);
+    let byte = block.expect("a descriptor") * 1024 + 1000;
+    image
+        .expect("it is there")
+        .write_all_at(&[0x55], byte)
+        .expect("it is written");
+    let mut ring = read();
+    let after = ring.transactions().to_vec();
+    assert_eq!(after.len(), before.len());
+    for (index, one) in after.iter().enumerate() {
+        let is_torn = one.state == TransactionState::Torn;
+        assert_eq!(is_torn, index >= at, "{index}: {one:?}");
+    }
+    let mut states = Vec::new();
+    ring.visit::<Error>(&after[at], &mut |_, entry| {
+        if let Entry::Image(logged) = entry {
+            states.push(logged.state);
+        }
+        Ok(())
+    })
+    .expect("it is read");
+    assert!(states.contains(&ImageState::Damaged), "{states:?}");
 }
 
 #[test]
