@@ -207,9 +207,12 @@ impl<'c, 'h> Claims<'c, 'h> {
         })
     }
 
-    /// Whether the newest image of journalled data was written home: a deletion revokes it.
+    /// Whether a block has the content that the file had. Data that are journalled may never have
+    /// been written home: the deletion revokes their image. An image that was revoked before is of
+    /// something else, and the data were written home.
     fn is_home(&self, newest: &Past, version: &Version, block: u64) -> bool {
-        if !version.inode.flags.contains(InodeFlags::JOURNAL_DATA) {
+        let last = version.order.unwrap_or(u32::MAX);
+        if self.history.is_revoked(block, newest.order..=last) {
             return true;
         }
         let logged = self.history.bytes(newest);

@@ -45,6 +45,8 @@ pub(crate) struct History<'h> {
     ring: Option<RefCell<&'h mut Ring>>,
     /// By block, then by order.
     past: Vec<Past>,
+    /// Blocks that a transaction revoked, with its order.
+    revoked: Vec<(u64, u32)>,
     eras: Vec<Era>,
 }
 
@@ -54,13 +56,14 @@ impl<'h> History<'h> {
         ring: Option<&'h mut Ring>,
         memory: &Memory,
     ) -> Result<Self> {
-        let (mut past, mut eras) = (Vec::new(), Vec::new());
+        let (mut past, mut eras, mut revoked) = (Vec::new(), Vec::new(), Vec::new());
         let Some(ring) = ring else {
             let ring = None;
             return Ok(Self {
                 image,
                 ring,
                 past,
+                revoked,
                 eras,
             });
         };
@@ -78,22 +81,37 @@ impl<'h> History<'h> {
                 continue;
             }
             ring.visit::<crate::Error>(&one, &mut |_, entry| {
-                if let Entry::Image(logged) = entry
-                    && logged.state == ImageState::Sound
-                {
-                    memory.take(u64_of(size_of::<Past>()))?;
-                    past.push(Past { order, logged });
+                match entry {
+                    Entry::Image(logged) if logged.state == ImageState::Sound => {
+                        memory.take(u64_of(size_of::<Past>()))?;
+                        past.push(Past { order, logged });
+                    }
+                    Entry::Revoked { block } => {
+                        memory.take(u64_of(size_of::<(u64, u32)>()))?;
+                        revoked.push((block, order));
+                    }
+                    _ => {}
                 }
                 Ok(())
             })?;
         }
         past.sort_unstable_by_key(|one| (one.logged.block, one.order, one.logged.at));
+        revoked.sort_unstable();
         Ok(Self {
             image,
             ring: Some(RefCell::new(ring)),
             past,
+            revoked,
             eras,
         })
+    }
+
+    /// Whether a transaction of a range of the order revoked a block.
+    pub(crate) fn is_revoked(&self, block: u64, orders: std::ops::RangeInclusive<u32>) -> bool {
+        let from = (block, *orders.start());
+        let at = self.revoked.partition_point(|one| *one < from);
+        let next = self.revoked.get(at);
+        next.is_some_and(|(revoked, order)| *revoked == block && orders.contains(order))
     }
 
     /// All images, by block and then by order.

@@ -122,6 +122,15 @@ fn a_damaged_image_is_rescued() {
         "--strict",
         &["get", "--rescue", "--strict", "disk.img", "/kept", "out"],
     );
+    let little = [
+        "get", "--rescue", "--memory", "1K", "disk.img", "/kept", "out2",
+    ];
+    rig.fails(1, "--memory gives more", &little);
+    rig.fails(
+        2,
+        "--rescue",
+        &["get", "--memory", "1G", "disk.img", "/kept", "out2"],
+    );
 }
 
 #[test]
