@@ -1,14 +1,16 @@
 //! What is left of damaged images is copied.
 
-use crate::base::{MODERN, OLD, WIDE, content, made};
+use crate::base::{MODERN, OLD, WIDE, content, made, mount};
 use std::collections::BTreeMap;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 use uext4::device::{Access, FileDevice};
 use uext4::format::InodeNr;
+use uext4::{Caller, WriteContext};
 use uext4_forensics::{Error, Image, Kind, Memory, Remains, Rescue};
 use uext4_testkit::damage::{Checksums, Target, Wound};
+use uext4_testkit::oracle;
 
 /// Files with their contents, and how much is left of them.
 type Tree = BTreeMap<String, (Vec<u8>, Remains)>;
@@ -56,6 +58,37 @@ fn sound_images_are_whole() {
         assert_whole(&rescued(&made.clean, true));
         assert_whole(&rescued(&made.live, true));
     }
+}
+
+/// Runs are kept for one file at a time.
+#[test]
+fn memory_does_not_grow_with_the_files() {
+    let dir = oracle::scratch_dir().expect("a directory");
+    let path = dir.path().join("image");
+    oracle::mke2fs(&path, 16 << 20, MODERN).expect("mke2fs");
+    let fs = mount(&path);
+    let root = fs.root().expect("it is there");
+    for i in 0..40 {
+        let name = format!("file{i}");
+        let file = fs.create(&root, name.as_bytes(), 0o644, &Caller::root());
+        let file = file.expect("there is space");
+        for hole in 0..200 {
+            let written = fs.write(&file, hole * 2048, b"x", &WriteContext::ROOT);
+            written.expect("there is space");
+        }
+    }
+    fs.unmount().expect("it closes");
+    let memory = Memory::new(300 << 10);
+    let device = FileDevice::open(&path, Access::ReadOnly).expect("it is there");
+    let mut image = Image::open(Arc::new(device), None, &memory).expect("it is sound");
+    let mut ring = image.read_log(None, &memory).expect("it is sound");
+    let mut rescue = Rescue::new(&image, ring.as_mut(), &memory).expect("memory");
+    let mut files = 0;
+    let walked = rescue.walk::<Error>(InodeNr::ROOT, &mut |_, met| {
+        files += usize::from(matches!(met.kind, Kind::File(_)));
+        Ok(())
+    });
+    assert!(walked.is_ok() && files == 40, "{walked:?}, {files}");
 }
 
 #[test]
