@@ -260,7 +260,7 @@ impl ImageArgs {
     }
 
     /// Prints a note if something else writes to the image, which is opened to read.
-    pub(crate) fn note_other_writer(&self) {
+    pub(crate) fn say_other_writer(&self) {
         if let Some(user) = self.other_writer() {
             let name = self.name();
             let text = format!("{name}: in use: {user}; what is read here may be stale or torn");

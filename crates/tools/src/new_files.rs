@@ -58,8 +58,9 @@ impl NewFiles {
     pub(crate) fn link(&self, path: &[u8], target: &[u8]) -> Result<PathBuf, Errno> {
         let (dir, mut made, name) = self.parent(path)?;
         let dir = dir.as_ref().map_or(self.dir.as_fd(), OwnedFd::as_fd);
-        let link = |name: &Path| rustix::fs::symlinkat(target, dir, name);
-        let ((), name) = self.numbered(&made, &name, link)?;
+        let ((), name) = self.numbered(&made, &name, |name: &Path| {
+            rustix::fs::symlinkat(target, dir, name)
+        })?;
         made.push(name);
         Ok(made)
     }

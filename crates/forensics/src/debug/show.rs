@@ -29,8 +29,15 @@ pub(super) fn maps(image: &Image, nr: InodeNr, fits: &dyn Fn(&Part) -> bool) -> 
     let mut nodes = Nodes::new(image.geometry(), image);
     let mut found = false;
     if uext4_volume::has_map(&inode) {
-        let mut take = |part| found |= fits(&part);
-        walk(image.geometry(), &inode, Trust::Any, &mut nodes, &mut take);
+        walk(
+            image.geometry(),
+            &inode,
+            Trust::Any,
+            &mut nodes,
+            &mut |part| {
+                found |= fits(&part);
+            },
+        );
     }
     Ok(found)
 }

@@ -137,11 +137,9 @@ impl<'h> History<'h> {
 
     /// The last transaction that was committed up to a time.
     pub(crate) fn order_at(&self, time: Timestamp) -> Option<u32> {
-        let up_to = |era: &Era| era.committed.is_some_and(|committed| committed <= time);
-        self.eras
-            .iter()
-            .rposition(up_to)
-            .map(|at| clamp_u32(u64_of(at)))
+        let mut eras = self.eras.iter();
+        let last = eras.rposition(|era| era.committed.is_some_and(|committed| committed <= time));
+        last.map(|at| clamp_u32(u64_of(at)))
     }
 
     /// The bytes of an image.

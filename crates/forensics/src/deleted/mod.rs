@@ -98,12 +98,12 @@ pub fn deleted(
 /// The place of a version in the order of transactions. Of an inode in its table it is that of the
 /// transaction before its deletion: clocks of the host are all that is known there.
 fn order_of(history: &History<'_>, version: &Version) -> Option<u32> {
-    let before = || {
-        version
+    match version.order {
+        Some(order) => Some(order),
+        None => version
             .deleted
-            .and_then(|deleted| history.order_at(deleted))
-    };
-    version.order.or_else(before)
+            .and_then(|deleted| history.order_at(deleted)),
+    }
 }
 
 /// The time of the deletion; else that of the last transaction with the inode.

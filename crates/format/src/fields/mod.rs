@@ -118,9 +118,12 @@ impl Field {
 
     /// Whether a structure has the field.
     fn is_in(&self, bytes: &[u8]) -> bool {
-        let extra = || usize::from(get_u16(bytes, inode::EXTRA_ISIZE_AT));
-        let has_extra = !self.is_extra || self.end() <= extra().saturating_add(inode::BASE_BYTES);
-        has_extra && self.end() <= bytes.len()
+        let mut end = bytes.len();
+        if self.is_extra {
+            let extra = usize::from(get_u16(bytes, inode::EXTRA_ISIZE_AT));
+            end = end.min(extra.saturating_add(inode::BASE_BYTES));
+        }
+        self.end() <= end
     }
 
     /// The offset behind the last byte of the field.

@@ -99,7 +99,7 @@ impl Args {
         let options = self.image.journal_options(purpose).at(&name)?;
         let device = self.image.device(purpose)?;
         if !self.write {
-            self.image.note_other_writer();
+            self.image.say_other_writer();
         }
         if self.write {
             uext4::refuse_other_hosts(&device).at(&name)?;

@@ -1,6 +1,6 @@
 //! `uext4 get --rescue`: copies what is left of a damaged image.
 
-use super::log::note_fast_commits;
+use super::log::say_fast_commits;
 use super::undelete::write_content;
 use crate::failure::{self, At, Exit, Failure, Result};
 use crate::image::{ImageArgs, Purpose};
@@ -41,7 +41,7 @@ pub(super) fn run(
     let name = args.name();
     let options = args.journal_options(Purpose::Read).at(&name)?;
     let device = args.device(Purpose::Read)?;
-    args.note_other_writer();
+    args.say_other_writer();
     let (mut image, kib) = Image::open_with_backups(device, memory).at(&name)?;
     if let Some(kib) = kib {
         failure::info(format_args!(
@@ -53,7 +53,7 @@ pub(super) fn run(
         failure::info(format_args!("{name}: without its journal: {error}"));
         None
     });
-    if let Err(error) = note_fast_commits(&name, &image, ring.as_mut(), memory) {
+    if let Err(error) = say_fast_commits(&name, &image, ring.as_mut(), memory) {
         failure::info(format_args!("{name}: without fast commits: {error}"));
     }
     let mut rescue = Rescue::new(&image, ring.as_mut(), memory).at(&name)?;

@@ -134,7 +134,7 @@ pub(super) fn open(args: &ImageArgs, memory: &Memory) -> Result<(Image, Option<R
     let name = args.name();
     let options = args.journal_options(Purpose::Read).at(&name)?;
     let device = args.device(Purpose::Read)?;
-    args.note_other_writer();
+    args.say_other_writer();
     // Its message says what else is on the device.
     crate::image::superblock(&*device).at(&name)?;
     let mut image = Image::open(device, None, memory).at(&name)?;
@@ -143,7 +143,7 @@ pub(super) fn open(args: &ImageArgs, memory: &Memory) -> Result<(Image, Option<R
 }
 
 /// Says that fast commits wait for a replay: what they changed is not seen.
-pub(super) fn note_fast_commits(
+pub(super) fn say_fast_commits(
     name: &str,
     image: &Image,
     ring: Option<&mut Ring>,

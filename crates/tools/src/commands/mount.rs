@@ -156,7 +156,7 @@ impl Args {
             Access::ReadWrite => Purpose::Change,
         };
         if purpose == Purpose::Read {
-            self.image.note_other_writer();
+            self.image.say_other_writer();
         }
         self.image.devices(purpose, options)
     }

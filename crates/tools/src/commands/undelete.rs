@@ -77,7 +77,7 @@ impl Args {
         let name = self.image.name();
         let memory = Memory::new(self.memory);
         let (image, mut ring) = super::log::open(&self.image, &memory)?;
-        super::log::note_fast_commits(&name, &image, ring.as_mut(), &memory).at(&name)?;
+        super::log::say_fast_commits(&name, &image, ring.as_mut(), &memory).at(&name)?;
         let all = deleted(&image, ring.as_mut(), &memory).at(&name)?;
         let files = self.to.as_ref().map(|dir| {
             let opened = NewFiles::open(dir);
