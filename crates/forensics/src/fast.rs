@@ -81,8 +81,9 @@ impl FastBlocks {
     pub(crate) fn find(image: &Image, ring: Option<&mut Ring>, memory: &Memory) -> Result<Self> {
         let inode_size = image.geometry().inode_size;
         let fast = match ring {
-            Some(ring) => fast_commits(ring, inode_size, memory)?,
-            None => None,
+            // In a log that is clean there are none.
+            Some(ring) if ring.superblock().start != 0 => fast_commits(ring, inode_size, memory)?,
+            _ => None,
         };
         let mut runs = Vec::new();
         let mut nodes = Nodes::new(image.geometry(), image);

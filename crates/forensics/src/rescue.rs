@@ -157,7 +157,9 @@ impl<'r> Rescue<'r> {
             let before = self.memory.taken_bytes();
             let kind = match &inode {
                 None => Kind::Unreadable,
-                Some(_) if !is_new => Kind::Again,
+                Some(inode) if !is_new && inode.file_type() == Some(FileType::Regular) => {
+                    Kind::Again
+                }
                 Some(inode) => self.kind(inode)?,
             };
             let kept = self.memory.taken_bytes().saturating_sub(before);

@@ -12,7 +12,8 @@ pub struct Limits {
     pub memory_bytes: u64,
     /// Duration.
     pub time: Duration,
-    /// Threads that check parts of the file system; no effect on the report.
+    /// Threads that check parts of the file system; no effect on the report. Their memory, at most
+    /// an eighth of the limit, comes on top.
     pub threads: usize,
     /// Findings to keep; further ones are only counted.
     pub findings: usize,

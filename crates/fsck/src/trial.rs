@@ -72,8 +72,6 @@ impl<'a> Check<'a> {
                 part(self, nr)
             });
         }
-        let bytes = u64_of(n_threads) * BYTES_PER_THREAD;
-        self.take(bytes)?;
         let basis = Basis {
             subject: self.subject,
             limits: Limits {
@@ -114,14 +112,13 @@ impl<'a> Check<'a> {
                 }
             })
         });
-        self.give_back(bytes);
         done
     }
 
-    /// How many threads there is memory for.
+    /// How many threads there is memory for: theirs comes on top of the limit, so that the result
+    /// does not depend on their number, and is a small part of it.
     fn affordable(&self) -> usize {
-        let left = self.limits.memory_bytes.saturating_sub(self.memory_bytes);
-        clamp_usize(left / 2 / BYTES_PER_THREAD)
+        clamp_usize(self.limits.memory_bytes / 8 / BYTES_PER_THREAD)
     }
 
     /// The result of a part; `None` if it is not sound, or needs what another part may record.

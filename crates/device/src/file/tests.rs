@@ -298,7 +298,8 @@ fn one_claim_on_a_block_device() {
     let claim = || opening::claim(node.path());
     assert!(matches!(claim(), Err(Error::Busy { .. })));
     device.claim_for(Claimant::Mount).unwrap();
-    let mount = claim().unwrap();
+    // Other processes that look for a free loop device claim each one for a moment.
+    let mount = uext4_testkit::wait::until("a claim", || claim().ok());
     device.write_at(0, b"bytes").unwrap();
     let error = device.claim_for(Claimant::Opener).unwrap_err();
     assert!(error.to_string().contains("/dev/loop"), "{error}");

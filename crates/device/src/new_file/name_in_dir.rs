@@ -160,16 +160,24 @@ impl NameInDir {
         match rustix::fs::renameat_with(directory, from, directory, to, how) {
             // File systems that cannot do that have links, as NFS.
             Err(Errno::INVAL | Errno::NOSYS) => {
-                rustix::fs::linkat(directory, from, directory, to, AtFlags::empty())?;
-                self.remove(from)
+                match rustix::fs::linkat(directory, from, directory, to, AtFlags::empty()) {
+                    // There are no links either; what gets the name in this moment is replaced.
+                    Err(Errno::PERM | Errno::NOSYS | Errno::OPNOTSUPP | Errno::MLINK) => {
+                        self.refuse_other()?;
+                        self.rename(from)
+                    }
+                    linked => {
+                        linked?;
+                        self.remove(from)
+                    }
+                }
             }
             renamed => Ok(renamed?),
         }
     }
 
-    /// Refuses to replace a file of another user.
-    pub(super) fn refuse_foreign(&self) -> io::Result<()> {
-        let own = rustix::process::geteuid().as_raw();
+    /// Refuses to replace a file that has another owner than a new one gets.
+    pub(super) fn refuse_foreign(&self, own: u32) -> io::Result<()> {
         match &self.replaced {
             Some(there) if there.uid != own => {
                 Err(refused("another user owns it; remove it first"))

@@ -3,7 +3,7 @@
 //! Layout: a table for each structure says name, offset and form of each field. Names are those of
 //! debugfs. A field that has two parts on disk is one number here.
 //!
-//! Not here: checksums, which the caller computes after a change ([`seal`]).
+//! Not here: checksums, which the caller computes after a change ([`seal_inode`] and others).
 //! References: kernel documentation, `filesystems/ext4`.
 
 mod group;

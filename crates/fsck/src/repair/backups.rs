@@ -119,15 +119,14 @@ fn named(device: &dyn BlockDevice, kib: u64) -> Result<Superblock> {
     }
 }
 
-/// Whether a superblock is a backup that is where its geometry has it. In revision 0 it does not
-/// say its group.
+/// Whether a superblock is a backup that is where its geometry has it. In revision 0, and where
+/// Linux before 6.2 has grown the file system, it does not say its group.
 fn is_at(disk: &Superblock, byte: u64) -> bool {
     let Ok(geometry) = disk.geometry() else {
         return false;
     };
     let group = geometry.group_of_block(BlockNr(byte >> geometry.block_bits));
-    let says = disk.block_group_nr;
-    let is_named = says == clamp_u16(group.0) || (disk.rev_level == 0 && says == 0);
+    let is_named = [0, clamp_u16(group.0)].contains(&disk.block_group_nr);
     let block = geometry.superblock_block(group);
     let is_there = block.is_some_and(|block| block.0 << geometry.block_bits == byte);
     group.0 > 0 && is_named && is_there

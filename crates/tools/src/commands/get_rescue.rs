@@ -167,11 +167,9 @@ impl<'c> Copy<'c> {
         let (file, made) = self.files.create(path).at(&at)?;
         write_content(image, &mut content, &file).at(&at)?;
         new_files::set_attributes(&file, met.mode, met.mtime).at(&at)?;
-        if met.links > 1 {
-            let bytes = u64_of(path.len()).saturating_add(MADE_BYTES);
-            self.memory.take(bytes)?;
-            self.made.insert(met.inode.0, made);
-        }
+        let bytes = u64_of(path.len()).saturating_add(MADE_BYTES);
+        self.memory.take(bytes)?;
+        self.made.insert(met.inode.0, made);
         self.copied += 1;
         if content.remains() != Remains::Whole {
             self.damaged += 1;
