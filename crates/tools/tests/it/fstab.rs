@@ -191,7 +191,7 @@ fn the_unit_is_one() {
 fn the_units_of_checks_are_some() {
     let text = include_str!("../../../../packaging/uext4-check@.service.in");
     let unit = text.replace("@BINDIR@/uext4", env!("CARGO_BIN_EXE_uext4"));
-    assert!(unit.contains(" fsck ${DIR}"), "{unit}");
+    assert!(unit.contains(" fsck -n ${DIR}"), "{unit}");
     verify("uext4-check@data.service", &unit);
 }
 
