@@ -87,7 +87,7 @@ impl<'a> Check<'a> {
             hasher: self.names.hasher.clone(),
         };
         let (basis, part) = (&basis, &part);
-        let done = thread::scope(|scope| {
+        thread::scope(|scope| {
             let mut results = Vec::with_capacity(n_threads);
             for first in 0..n_threads {
                 let (sender, receiver) = mpsc::sync_channel(AHEAD_MAX);
@@ -111,8 +111,7 @@ impl<'a> Check<'a> {
                     _ => part(self, nr),
                 }
             })
-        });
-        done
+        })
     }
 
     /// How many threads there is memory for: theirs comes on top of the limit, so that the result
