@@ -19,10 +19,10 @@ fn rescued(path: &Path, with_log: bool) -> Tree {
     let memory = Memory::new(64 << 20);
     let device = Arc::new(FileDevice::open(path, Access::ReadOnly).expect("it is there"));
     let (mut image, _) = Image::open_with_backups(device, &memory).expect("a superblock");
-    let mut ring = match with_log {
-        true => image.read_log(None, &memory).unwrap_or(None),
-        false => None,
-    };
+    let mut ring = None;
+    if with_log {
+        ring = image.read_log(None, &memory).unwrap_or(None);
+    }
     let mut rescue = Rescue::new(&image, ring.as_mut(), &memory).expect("memory");
     let mut tree = Tree::new();
     let walked = rescue.walk::<Error>(InodeNr::ROOT, &mut |image, met| {

@@ -102,7 +102,11 @@ impl Fs {
         let marked = written.is_ok().then(|| self.mark_clean());
         let taken = self.attempt_between_commits(life, start);
         let resumed = match marked {
-            Some(_) => self.mark_in_use().inspect_err(|cause| self.fail(cause)),
+            // A device that fails once does not stop the writers of the mount.
+            Some(_) => self
+                .mark_in_use()
+                .or_else(|_| self.mark_in_use())
+                .inspect_err(|cause| self.fail(cause)),
             None => Ok(()),
         };
         self.base.changes.open();

@@ -1,9 +1,9 @@
 //! Messages of a connection that reads a snapshot.
 //!
 //! Layout: the client sends [`Ask::Snapshot`](super::Ask::Snapshot). If it has a file for old
-//! contents, the server answers `"file"`, and the client sends one byte with the file. The answer
-//! that follows is a [`Taken`]. From then on the client sends heads of [`HEAD_BYTES`], and the
-//! server answers each with a status and a length, and so many bytes.
+//! contents, the server sends `"file"`, and the client one byte with the file. The reply that
+//! follows is a [`Taken`]. From then on the client sends heads of [`HEAD_BYTES`], and the reply to
+//! each is a status, a length, and so many bytes.
 //!
 //! Both ends are on one machine, so integers have its byte order.
 

@@ -16,36 +16,7 @@ use uext4_forensics::debug::{Answer, Command, CommandError, Debugger, HELP, Row,
 
 /// Show and set fields of structures
 #[derive(clap::Args)]
-#[command(after_help = "\
-Examples:
-  uext4 debug disk.img -c 'show superblock'
-  uext4 debug disk.img -c 'show inode /etc/hosts' -c 'show extents /etc/hosts' --json
-  uext4 debug -w disk.img -c 'set inode <12> links_count 1'
-  uext4 debug -w disk.img -f script
-  echo 'show group 0' | uext4 debug disk.img
-
-Commands:
-  show superblock | group N | inode FILE | extents FILE | directory FILE | xattrs FILE
-  show journal | mmp | block N
-  set superblock|journal|mmp FIELD VALUE
-  set group N FIELD VALUE
-  set inode FILE FIELD VALUE              block[3] is one word of a field
-  set entry FILE BLOCK OFFSET FIELD VALUE
-  set node FILE BLOCK|root FIELD VALUE
-  set extent FILE BLOCK|root INDEX FIELD VALUE
-  set attributes FILE FIELD VALUE         the header of the block of attributes
-  set bytes BLOCK OFFSET HEX              without a checksum
-  mark block N used|free
-  mark inode N used|free
-
-FILE is a path that begins with /, or the number of an inode. Fields have the names of debugfs(8);
-`show` lists them. Numbers are decimal, 0x hexadecimal or, with a leading 0, octal; a time may be a
-date (UTC). A set computes the checksum of its structure, and changes nothing else: `uext4 fsck -n`
-says what does not fit. The device is shown as it is: the journal is not replayed.
-
-Without -w nothing is written, and a note says if the image is in use. With -w, an image in use is
-refused, and one whose journal is to be replayed is asked about, since the replay may write over a
-change; -y answers yes.")]
+#[command(after_help = after_help())]
 pub(crate) struct Args {
     #[command(flatten)]
     image: ImageArgs,
@@ -87,6 +58,30 @@ impl Cause for CommandError {
         }
     }
 }
+
+/// The commands in the help are those of the library.
+fn after_help() -> String {
+    let commands = HELP.replace('\n', "\n  ");
+    format!("{EXAMPLES}\n\nCommands:\n  {commands}\n\n{NOTES}")
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  uext4 debug disk.img -c 'show superblock'
+  uext4 debug disk.img -c 'show inode /etc/hosts' -c 'show extents /etc/hosts' --json
+  uext4 debug -w disk.img -c 'set inode <12> links_count 1'
+  uext4 debug -w disk.img -f script
+  echo 'show group 0' | uext4 debug disk.img";
+
+const NOTES: &str = "\
+Fields have the names of debugfs(8);
+`show` lists them. Numbers are decimal, 0x hexadecimal or, with a leading 0, octal; a time may be a
+date (UTC). A set computes the checksum of its structure, and changes nothing else: `uext4 fsck -n`
+says what does not fit. The device is shown as it is: the journal is not replayed.
+
+Without -w nothing is written, and a note says if the image is in use. With -w, an image in use is
+refused, and one whose journal is to be replayed is asked about, since the replay may write over a
+change; -y answers yes.";
 
 impl Args {
     pub(crate) fn run(self) -> Result<()> {
