@@ -76,7 +76,14 @@ impl Check<'_> {
         let bytes = u64::from(self.geometry.group_count) * per_group;
         self.take(bytes)?;
         let external = subject.journal_device.as_ref();
-        let found = log::find(&subject.device, self.superblock, &self.geometry, external);
+        let mut superblock = self.superblock.clone();
+        if self.gate.is_some() {
+            // The replay is over, so nothing is left that a way around the inode would bring.
+            let mut features = superblock.features();
+            features.remove(Feature::RECOVER);
+            superblock.set_features(features);
+        }
+        let found = log::find(&subject.device, &superblock, &self.geometry, external);
         self.give_back(bytes);
         match found {
             Ok(log) => Ok(Some(log)),

@@ -55,11 +55,15 @@ pub fn repair(
         )?;
     }
     recover(&device, &options)?;
-    let (subject, mmp) = claimed(device, &options)?;
+    let (subject, mmp) = claimed(device.clone(), &options)?;
     let repaired = uext4_fsck::repair(subject, decisions, limits);
     mmp.map_or(Ok(()), |mmp| mmp.release())?;
     let mut report = repaired?;
     report.n_repaired += u64::from(is_restored);
+    if report.is_sound() {
+        // Orphans that damage kept before.
+        recover(&device, &options)?;
+    }
     Ok(report)
 }
 

@@ -96,7 +96,7 @@ fn record(image: &Path, wounds: &[String]) -> Result<Option<Repaired>> {
 }
 
 /// Contents that e2fsck leaves in a sound file system; `None` if it gives up.
-fn repaired_by_e2fsck(image: &Path) -> Result<Option<BTreeSet<u64>>> {
+pub(super) fn repaired_by_e2fsck(image: &Path) -> Result<Option<BTreeSet<u64>>> {
     // Where e2fsck 1.47 removes an orphan file, its first run leaves the bit of the inode.
     oracle::e2fsck_repair(image, Repair::Everything)?;
     let repaired = oracle::e2fsck_repair(image, Repair::Everything)?;

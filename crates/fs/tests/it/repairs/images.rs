@@ -17,8 +17,9 @@ use uext4_testkit::rng::Rng;
 /// MMP, where each repair waits for other hosts.
 const MODERN: &[&str] = &["-b", "1024", "-O", "ea_inode,project,orphan_file"];
 
-/// Adds files with contents of their own, in an indexed directory and deep below it.
-fn furnish(image: &Path) {
+/// Adds files with contents of their own, in an indexed directory and deep below it. Returns the
+/// file system before the unmount, as a crash leaves it.
+fn furnish(image: &Path) -> Vec<u8> {
     let device = Arc::new(FileDevice::open(image, Access::ReadWrite).expect("it is there"));
     let options = MountOptions {
         threads: Threads::Inline,
@@ -33,8 +34,11 @@ fn furnish(image: &Path) {
         let path = format!("{dir}/a file with a name of its own {number}");
         paths.write(&path, bytes).expect("there is room");
     }
+    fs.sync().expect("there is room");
+    let crashed = std::fs::read(image).expect("it is there");
     fs.unmount().expect("it closes");
     oracle::assert_clean(image);
+    crashed
 }
 
 /// Number of these files.
@@ -72,9 +76,10 @@ pub(super) fn contents(image: &Path) -> BTreeSet<u64> {
 /// Larger files have a wrong size.
 const FILE_BYTES_MAX: u64 = 64 << 20;
 
-/// An image to damage, and an older state of it.
+/// An image to damage, and older states of it: after a crash, and before its files.
 pub(super) struct Base {
     image: PathBuf,
+    crashed: Vec<u8>,
     older: Vec<u8>,
 }
 
@@ -86,9 +91,13 @@ pub(super) fn bases(dir: &Path) -> Vec<Base> {
             let image = dir.join(format!("base{at}"));
             base(&image, options);
             let older = std::fs::read(&image).expect("it is there");
-            furnish(&image);
+            let crashed = furnish(&image);
             assert!(contents(&image).len() > FILES, "they can be read");
-            Base { image, older }
+            Base {
+                image,
+                crashed,
+                older,
+            }
         })
         .collect()
 }
@@ -97,7 +106,10 @@ pub(super) fn bases(dir: &Path) -> Vec<Base> {
 /// there is no such structure.
 pub(super) fn damage(bases: &[Base], seed: u64, image: &Path) -> Vec<String> {
     let base = &bases[(seed / 7 % bases.len() as u64) as usize];
-    std::fs::copy(&base.image, image).expect("a copy");
+    match seed % CRASHED {
+        0 => std::fs::write(image, &base.crashed).expect("there is room"),
+        _ => drop(std::fs::copy(&base.image, image).expect("a copy")),
+    }
     let all = Target::ALL.into_iter().chain(Target::RARE);
     let targets: Vec<_> = all.chain(Target::INNER).collect();
     match seed / 3 % 8 {
@@ -106,6 +118,9 @@ pub(super) fn damage(bases: &[Base], seed: u64, image: &Path) -> Vec<String> {
         _ => strike(&blows(&targets, seed), image),
     }
 }
+
+/// One of so many images is as after a crash.
+const CRASHED: u64 = 5;
 
 /// Faults of a burst.
 const BURST: u64 = 16;
