@@ -98,7 +98,7 @@ impl Content {
         take: &mut TakePart<'_, E>,
     ) -> std::result::Result<(), E> {
         if let Some(inline) = &self.inline {
-            return take(0, inline);
+            return self.take_part(0, inline, take);
         }
         let mut unread = Vec::new();
         for run in &self.runs {
