@@ -8,12 +8,14 @@
 //! - [`exercise`]: many processes on one mount.
 //! - [`database`]: SQLite on a recorded mount, under power cuts.
 //! - [`fuzz`]: damaged images, mounted and used.
+//! - [`commands`]: damaged images, read and repaired by the commands of the tool.
 //! - [`regress`]: the speed of an older revision and of the working tree.
 //! - [`damage`]: the damage test of the library over many images, with a memory limit.
 //!
 //! Not here: `tidy`, which belongs to the program.
 #![forbid(unsafe_code)]
 
+pub mod commands;
 pub mod damage;
 pub mod database;
 pub mod exercise;

@@ -1,6 +1,6 @@
 //! Repository tasks: `cargo xtask tidy` checks the rules of STYLE.md and `structure` prints figures
-//! of the code; `crash`, `trees`, `kill`, `threads`, `exercise`, `database`, `race`, `fuzz` and
-//! `damage` are the full-size test runs of this package's library.
+//! of the code; `crash`, `trees`, `kill`, `threads`, `exercise`, `database`, `race`, `fuzz`,
+//! `commands` and `damage` are the full-size test runs of this package's library.
 //!
 //! `mount` is the command of the tool; it serves the runs that mount, see [`xtask::server`].
 #![forbid(unsafe_code)]
@@ -17,6 +17,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
 use uext4_exerciser::worker::{self, Order};
+use xtask::commands::Tool;
 use xtask::exercise::FileSystemKind;
 use xtask::server::{Server, Transport};
 use xtask::trees::Config;
@@ -87,6 +88,8 @@ enum Job {
         #[command(flatten)]
         common: Common,
     },
+    /// Damaged images, read and repaired by the commands of the tool.
+    Commands(CommandsOptions),
     /// Damaged images, mounted and used.
     Damage {
         /// Images.
@@ -117,6 +120,12 @@ enum Job {
         root: PathBuf,
         process: u64,
         seed: u64,
+    },
+    /// `uext4`: the tool of `commands`.
+    #[command(hide = true, disable_help_flag = true)]
+    Tool {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<OsString>,
     },
     /// `uext4 mount`: the server of the other jobs.
     #[command(hide = true, disable_help_flag = true)]
@@ -158,6 +167,19 @@ struct DatabaseOptions {
     /// Repeats what is written and where the power is cut.
     #[arg(long, default_value_t = 1)]
     seed: u64,
+}
+
+#[derive(Args)]
+struct CommandsOptions {
+    /// Time.
+    #[arg(long, default_value_t = 600)]
+    seconds: u64,
+    /// First seed.
+    #[arg(long, default_value_t = 0)]
+    first: u64,
+    /// The tool, for example target/release/uext4; by default the one inside this program.
+    #[arg(long)]
+    tool: Option<PathBuf>,
 }
 
 /// What the runs that mount have in common.
@@ -223,6 +245,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
                 xtask::fuzz::run(&common.server()?, time, common.seed)?
             );
         }
+        Job::Commands(options) => on_damaged_images(options)?,
         Job::Damage {
             images,
             first,
@@ -247,12 +270,24 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
             process: *process,
             seed: *seed,
         })?,
+        Job::Tool { arguments } => {
+            let command = std::iter::once(OsString::from("uext4"));
+            return Ok(uext4_tools::run(command.chain(arguments.clone()).collect()));
+        }
         Job::Mount { arguments } => {
             let command = ["uext4", "mount"].map(OsString::from).into_iter();
             return Ok(uext4_tools::run(command.chain(arguments.clone()).collect()));
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn on_damaged_images(options: &CommandsOptions) -> Result<()> {
+    let program = options.tool.as_ref();
+    let tool = program.map_or_else(Tool::this, |program| Ok(Tool::new(program)))?;
+    let time = Duration::from_secs(options.seconds);
+    println!("{}", xtask::commands::run(&tool, time, options.first)?);
+    Ok(())
 }
 
 fn on_one_mount(options: &ExerciseOptions) -> Result<()> {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use uext4_testkit::oracle::KernelMount;
 use uext4_testkit::served::ServedMount;
+use xtask::commands::{self, Tool};
 use xtask::database::{self, Device};
 use xtask::server::{Server, Transport};
 use xtask::{exercise, fuzz, kill, threads, trees};
@@ -165,4 +166,21 @@ fn a_database_keeps_its_promises_without_power() {
             }
         }
     }
+}
+
+#[test]
+fn commands_survive_damaged_images() {
+    let tool = Tool::behind(env!("CARGO_BIN_EXE_xtask"), "tool");
+    let figures = commands::run(&tool, Duration::from_secs(5), 0).expect("no seed fails");
+    assert!(figures.rounds > 0 && figures.repaired > 0, "{figures}");
+}
+
+#[test]
+fn a_command_that_runs_too_long_or_dies_is_told() {
+    let late = Tool::new("sleep").run(&["3600"]);
+    assert!(format!("{late:?}").contains("too long"), "{late:?}");
+    let dead = Tool::new("sh").run(&["-c", "kill -9 $$"]);
+    assert!(dead.is_err(), "{dead:?}");
+    let panicked = Tool::new("sh").run(&["-c", "exit 101"]);
+    assert!(panicked.is_err(), "{panicked:?}");
 }

@@ -70,6 +70,10 @@ impl Layout {
         let blocks = u64::from(u32_at(&sb, 0x4)) | high;
         let blocks_per_group = u32_at(&sb, 0x20);
         let first_data_block = u32_at(&sb, 0x14);
+        ensure!(
+            blocks > first_data_block.into() && blocks_per_group > 0,
+            "damaged counts of blocks"
+        );
         let groups = (blocks - u64::from(first_data_block)).div_ceil(blocks_per_group.into());
         Ok(Self {
             block_bytes: 1024 << u32_at(&sb, 0x18),
