@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail, ensure};
 
 /// Longest time of a command.
-const SECONDS: &str = "60";
+const SECONDS: u32 = 60;
 /// Limit of address space: the limit of memory (1 GiB), code and stacks.
 const SPACE: &str = "--as=1342177280";
 /// Status of `timeout` for a command that ran past its limit, and of a command it had to kill.
@@ -20,6 +20,7 @@ const PANICKED: i32 = 101;
 pub struct Tool {
     program: PathBuf,
     before: Vec<OsString>,
+    seconds: u32,
 }
 
 impl Tool {
@@ -28,6 +29,7 @@ impl Tool {
         Self {
             program: program.into(),
             before: Vec::new(),
+            seconds: SECONDS,
         }
     }
 
@@ -45,12 +47,19 @@ impl Tool {
         tool
     }
 
+    /// The same with another limit of time.
+    #[must_use]
+    pub fn within(mut self, seconds: u32) -> Self {
+        self.seconds = seconds;
+        self
+    }
+
     /// Runs a command to its end; returns its exit status.
     ///
     /// It panicked, ran past a limit, or was ended by a signal.
     pub fn run(&self, arguments: &[&str]) -> Result<i32> {
         let ran = Command::new("timeout")
-            .args(["-k", "5", SECONDS, "prlimit", SPACE, "--"])
+            .args(["-k", "5", &self.seconds.to_string(), "prlimit", SPACE, "--"])
             .arg(&self.program)
             .args(&self.before)
             .args(arguments)

@@ -177,7 +177,7 @@ fn commands_survive_damaged_images() {
 
 #[test]
 fn a_command_that_runs_too_long_or_dies_is_told() {
-    let late = Tool::new("sleep").run(&["3600"]);
+    let late = Tool::new("sleep").within(1).run(&["3600"]);
     assert!(format!("{late:?}").contains("too long"), "{late:?}");
     let dead = Tool::new("sh").run(&["-c", "kill -9 $$"]);
     assert!(dead.is_err(), "{dead:?}");
