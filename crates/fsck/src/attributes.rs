@@ -26,16 +26,39 @@ struct SharedBlock {
     names: u32,
     /// Its stored reference count.
     says: u32,
-    /// Clusters of the block and its value inodes, as each of these inodes counts them.
-    clusters: u64,
+    /// The block and its values, as each of these inodes counts them.
+    adds: Added,
 }
 
+/// What attributes add to an inode that has them.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Added {
+    pub(crate) clusters: u64,
+    /// Values in inodes of their own.
+    pub(crate) values: u64,
+}
+
+impl Added {
+    fn and(self, other: Self) -> Self {
+        Self {
+            clusters: self.clusters.saturating_add(other.clusters),
+            values: self.values.saturating_add(other.values),
+        }
+    }
+}
+
+/// The block of attributes itself.
+const ONE_BLOCK: Added = Added {
+    clusters: 1,
+    values: 0,
+};
+
 /// Memory for each block, in bytes.
-const BYTES_PER_BLOCK: u64 = 48;
+const BYTES_PER_BLOCK: u64 = 56;
 
 impl Check<'_> {
-    /// Checks the attributes of an inode; returns how many clusters they add to it.
-    pub(crate) fn check_attributes(&mut self, nr: InodeNr, inode: &Inode) -> Step<u64> {
+    /// Checks the attributes of an inode; returns what they add to it.
+    pub(crate) fn check_attributes(&mut self, nr: InodeNr, inode: &Inode) -> Step<Added> {
         let here = match decode_ibody(&inode.tail, DamageLocation::Inode(nr)) {
             Ok(set) => {
                 let is_inline = inode.flags.contains(InodeFlags::INLINE_DATA);
@@ -51,21 +74,21 @@ impl Check<'_> {
             }
             Err(corrupt) => {
                 self.add_corrupt(&corrupt);
-                0
+                Added::default()
             }
         };
-        Ok(here + self.check_attribute_block(nr, inode)?)
+        Ok(here.and(self.check_attribute_block(nr, inode)?))
     }
 
     /// As [`Self::check_attributes`], for the block only.
-    pub(crate) fn check_attribute_block(&mut self, nr: InodeNr, inode: &Inode) -> Step<u64> {
+    pub(crate) fn check_attribute_block(&mut self, nr: InodeNr, inode: &Inode) -> Step<Added> {
         match inode.file_acl {
-            BlockNr(0) => Ok(0),
-            block => self.clusters_of_block(nr, inode, block),
+            BlockNr(0) => Ok(Added::default()),
+            block => self.added_by_block(nr, inode, block),
         }
     }
 
-    fn clusters_of_block(&mut self, nr: InodeNr, inode: &Inode, block: BlockNr) -> Step<u64> {
+    fn added_by_block(&mut self, nr: InodeNr, inode: &Inode, block: BlockNr) -> Step<Added> {
         let run = block.0..block.0.saturating_add(1);
         let place = DamageLocation::InodeBlock(nr, block);
         if !self.geometry.features.has(Feature::EXT_ATTR) {
@@ -73,27 +96,27 @@ impl Check<'_> {
         }
         if inode.flags.contains(InodeFlags::EA_INODE) {
             self.add_problem(place, "value inode", CorruptKind::OwnAttributes);
-            return Ok(0);
+            return Ok(Added::default());
         }
         if !self.may_map(&run) {
             self.add_problem(place, "xattr block", CorruptKind::XattrOutside);
-            return Ok(0);
+            return Ok(Added::default());
         }
         if let Some(shared) = self.shared.0.get_mut(&block.0) {
             shared.names += 1;
-            let clusters = shared.clusters;
+            let adds = shared.adds;
             self.derive_block_user(block, nr)?;
-            return Ok(clusters);
+            return Ok(adds);
         }
         let clusters = self.clusters(run);
         if self.claim(clusters)? != 1 {
             self.add_problem(place, "xattr block", CorruptKind::XattrShared);
-            return Ok(1);
+            return Ok(ONE_BLOCK);
         }
         self.check_block(place, block)
     }
 
-    fn check_block(&mut self, place: DamageLocation, block: BlockNr) -> Step<u64> {
+    fn check_block(&mut self, place: DamageLocation, block: BlockNr) -> Step<Added> {
         self.take(BYTES_PER_BLOCK)?;
         let bytes = self.read(block)?;
         let header = XattrBlock::new(&bytes[..]);
@@ -111,16 +134,17 @@ impl Check<'_> {
             Err(corrupt) => {
                 self.add_corrupt(&corrupt);
                 self.derive_block_users(block)?;
-                0
+                Added::default()
             }
         };
         let shared = SharedBlock {
             names: 1,
             says: header.refcount(),
-            clusters: 1 + values,
+            adds: values.and(ONE_BLOCK),
         };
+        let adds = shared.adds;
         self.shared.0.insert(block.0, shared);
-        Ok(1 + values)
+        Ok(adds)
     }
 
     fn check_hashes(&mut self, bytes: &[u8], area: Area, place: DamageLocation) {
@@ -136,9 +160,9 @@ impl Check<'_> {
         }
     }
 
-    /// Checks a set of attributes; returns how many clusters its value inodes take.
-    fn check_set(&mut self, set: &XattrSet, place: DamageLocation) -> Step<u64> {
-        let mut clusters = 0;
+    /// Checks a set of attributes; returns what its values in inodes add.
+    fn check_set(&mut self, set: &XattrSet, place: DamageLocation) -> Step<Added> {
+        let mut adds = Added::default();
         for entry in set.iter() {
             if entry.name.index == NameIndex::NONE && !matches!(place, DamageLocation::Inode(_)) {
                 self.add_problem(place, "xattr entry", CorruptKind::NoPrefix);
@@ -151,7 +175,10 @@ impl Check<'_> {
             else {
                 continue;
             };
-            clusters += u64::from(size).div_ceil(self.geometry.cluster_size());
+            adds = adds.and(Added {
+                clusters: u64::from(size).div_ceil(self.geometry.cluster_size()),
+                values: 1,
+            });
             let sound = self.geometry.contains_inode(inode) && !self.hidden.contains(inode);
             if !sound || !self.geometry.features.has(Feature::EA_INODE) {
                 self.add_problem(place, "xattr entry", CorruptKind::ValueImpossible);
@@ -165,7 +192,7 @@ impl Check<'_> {
                 name: entry.name.rest.clone(),
             })?;
         }
-        Ok(clusters)
+        Ok(adds)
     }
 
     /// Compares each block's stored reference count with the number of its inodes.

@@ -1,5 +1,6 @@
 //! Check of inodes in use: their fields and maps.
 
+use super::attributes::Added;
 use super::counts::{Nameless, NewInode};
 use super::maps::ROOM_SPARED;
 use crate::state::{Check, Step};
@@ -89,7 +90,7 @@ impl Check<'_> {
         let orphan_file = self.superblock.orphan_file_inum;
         let attributes = match nr.0 {
             // Never read.
-            nr if nr == orphan_file => 0,
+            nr if nr == orphan_file => Added::default(),
             _ if reserved => self.check_attribute_block(nr, inode)?,
             _ => self.check_attributes(nr, inode)?,
         };
@@ -104,14 +105,15 @@ impl Check<'_> {
         {
             self.check_symlink(nr, inode, mapped.as_ref())?;
         }
+        let clusters = mapped.as_ref().map_or(0, |mapped| mapped.clusters) + attributes.clusters;
+        self.charge(nr, inode, clusters, attributes.values)?;
+        self.compare_sectors(nr, inode, clusters)?;
         let Some(mapped) = mapped else {
-            self.compare_sectors(nr, inode, attributes)?;
             if inode.flags.contains(InodeFlags::INLINE_DATA) {
                 self.compare_size(nr, inode, kind, 0);
             }
             return Ok(());
         };
-        self.compare_sectors(nr, inode, mapped.clusters + attributes)?;
         self.compare_size(nr, inode, kind, mapped.end);
         if !mapped.is_bad {
             self.check_journal_size(nr, inode, mapped.end);

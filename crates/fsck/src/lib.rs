@@ -3,7 +3,8 @@
 //! Order, each pass over the whole file system: the superblock (`superblock`, `named`), descriptors
 //! (`groups`), inode tables (`slots`, `reserved`, `orphans`), fields and maps of inodes in use
 //! (`inodes`, `maps`, `attributes`, `resize`), directories (`directories`, `index`, `entries`),
-//! names and links (`links`, `ancestors`), bitmaps and counts (`bitmaps`).
+//! names and links (`links`, `ancestors`), bitmaps and counts (`bitmaps`), quota files
+//! (`quota_files`).
 //!
 //! Invariants: a block is walked only by the structure that claimed it first, so the size of the
 //! file system bounds the time, whatever it contains. Memory is counted before it is allocated
@@ -11,7 +12,7 @@
 //!
 //! Not here: recovery, which comes before; data; the blocks of the log behind its superblock;
 //! backups of the superblock and its own counts of free blocks and inodes (a mount counts in the
-//! groups); contents of quota files.
+//! groups).
 //! A check repairs nothing.
 
 #![forbid(unsafe_code)]
@@ -40,6 +41,7 @@ mod own;
 mod paged;
 mod part;
 mod problems;
+mod quota_files;
 mod repair;
 mod replay;
 mod report;
@@ -52,6 +54,7 @@ mod superblock;
 mod symlinks;
 mod trial;
 pub mod undo;
+mod usages;
 mod values;
 
 pub use problems::{Preen, Problem, code};

@@ -1,8 +1,10 @@
 //! What a part of a pass would record, if it were checked by the one thread that collects.
 
 use crate::counts::NewInode;
+use crate::usages::{BYTES_PER_OWNER, Usages};
 use std::ops::Range;
 use uext4_format::InodeNr;
+use uext4_num::clamp_usize;
 
 /// Most memory of a result in bytes, about.
 pub(crate) const BYTES_MAX: usize = 2 << 20;
@@ -30,6 +32,7 @@ pub(crate) struct Trial {
     /// Directories that are checked after the others.
     pub(crate) large: Vec<InodeNr>,
     pub(crate) has_large_files: bool,
+    pub(crate) usages: Usages,
     bytes: usize,
     records: u32,
 }
@@ -61,6 +64,12 @@ impl Trial {
         self.counted.push(nr);
         self.bytes += BYTES_PER_RECORD;
         self.has_room()
+    }
+
+    /// Counts memory of owners that are new; false if the result becomes too large.
+    pub(crate) fn put_owners(&mut self, n_new: usize) -> bool {
+        self.bytes += n_new * clamp_usize(BYTES_PER_OWNER);
+        self.bytes <= BYTES_MAX
     }
 
     fn has_room(&mut self) -> bool {

@@ -26,6 +26,7 @@ pub(crate) enum Area {
     Connection,
     Links,
     BlockBitmap,
+    Quota,
 }
 
 impl Area {
@@ -240,6 +241,7 @@ table! {
         "makes a new one, and lets the superblock name no other file of its number";
     "journal inode", *, OwnInode, Stops,
         "takes it from the superblock's copy, or gives up the journal";
+    "quota file", InodeFree, OwnInode, Stops, "makes an empty one, for the quota pass";
     "quota file", *, OwnInode, Stops, "gives it up";
     "inode", BlocksWrong, SizeAndBlocks, Repairs, "counts again";
     "inode", SizeWrong, SizeAndBlocks, Repairs, "stores the size that covers its blocks";
@@ -290,4 +292,7 @@ table! {
     "inode", UnnamedEmpty, Links, Repairs, "frees it";
     "inode", LinksWrong, Links, Repairs, "stores the number of its names";
     "block bitmap", *, BlockBitmap, Repairs, "marks the clusters in use, and no others";
+    "quota usage", *, Quota, Repairs, "stores what the owners use, and keeps their limits";
+    "quota tree", *, Quota, Stops,
+        "makes a new one of what the owners use, with the limits that can be read";
 }

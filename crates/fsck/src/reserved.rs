@@ -91,7 +91,7 @@ impl Check<'_> {
     /// e2fsck follows a block outside of the file system.
     pub(crate) fn check_spare_attributes(&mut self, nr: InodeNr, inode: &Inode) -> Step<u64> {
         if self.geometry.contains(inode.file_acl) {
-            self.check_attribute_block(nr, inode)
+            Ok(self.check_attribute_block(nr, inode)?.clusters)
         } else {
             Ok(0)
         }

@@ -9,6 +9,7 @@ use crate::names::NameSet;
 use crate::part::Trial;
 use crate::report::{CheckReport, Finding, Limits, Pass};
 use crate::subject::Subject;
+use crate::usages::Usages;
 use crate::values::Values;
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -87,6 +88,8 @@ pub(crate) struct Check<'a> {
     /// Whether a file requires the feature of large files.
     pub(crate) has_large_files: bool,
     pub(crate) values: Values,
+    /// What the owners of the inodes use.
+    pub(crate) usages: Usages,
     /// The inodes in the slots of the orphan file.
     pub(crate) orphan_file: Vec<InodeNr>,
     /// Damage that was met on the way to the log and to the orphan file; a few at most.
@@ -131,6 +134,7 @@ impl<'a> Check<'a> {
             shared: SharedBlocks::default(),
             has_large_files: false,
             values: Values::default(),
+            usages: Usages::of(&subject.superblock),
             orphan_file: Vec::new(),
             early: Vec::new(),
             orphans: Arc::default(),
@@ -172,6 +176,8 @@ impl<'a> Check<'a> {
         self.check_links()?;
         self.end_pass()?;
         self.check_bitmaps()?;
+        self.end_pass()?;
+        self.check_quotas()?;
         self.end_pass()
     }
 

@@ -13,6 +13,7 @@ use crate::part::{BYTES_MAX, Trial};
 use crate::report::{Limits, Pass};
 use crate::state::{Check, Step};
 use crate::subject::Subject;
+use crate::usages::Usages;
 use std::collections::BTreeSet;
 use std::collections::hash_map::RandomState;
 use std::ops::Range;
@@ -129,7 +130,9 @@ impl<'a> Check<'a> {
         let is_whole = self.values.is_empty() && self.shared.is_empty();
         (self.values, self.shared) = Default::default();
         self.memory_bytes = 0;
+        let usages = std::mem::replace(&mut self.usages, Usages::of(self.superblock));
         let mut trial = self.trial.take()?;
+        trial.usages = usages;
         trial.has_large_files = std::mem::take(&mut self.has_large_files);
         trial.names.extend(self.names.beyond_leaf());
         let is_sound = done.is_ok() && report.is_clean() && is_whole;
@@ -164,6 +167,8 @@ impl<'a> Check<'a> {
             self.put_name(name)?;
         }
         self.has_large_files |= trial.has_large_files;
+        let n_new = self.usages.add_all(&trial.usages);
+        self.take_owners(n_new)?;
         Ok(true)
     }
 

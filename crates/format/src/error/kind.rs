@@ -326,6 +326,7 @@ kinds! {
     FreeListOutside = "the list of blocks with room leaves the file";
     BlockBehindEnd = "a block is behind the end";
     MoreBlocks = "says that it has more blocks than it has";
+    UsageWrong = "it says otherwise what its owners use";
     NoSuchEntry = "has no such entry";
     Hole = "has a hole";
     Full = "has no space";

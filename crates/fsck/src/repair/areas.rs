@@ -54,6 +54,7 @@ impl Patch<'_, '_> {
             Area::Directory => self.repair_directory(InodeNr(nr), findings),
             Area::Links => self.repair_links(InodeNr(nr), findings),
             Area::BlockBitmap => self.repair_block_bitmap(GroupNr(nr)),
+            Area::Quota => self.repair_quota(InodeNr(nr)),
             _ => Ok(Outcome::Impossible),
         }
     }

@@ -113,6 +113,9 @@ impl Patch<'_, '_> {
         if self.is_journal(nr) {
             return self.give_up_journal(nr);
         }
+        if self.is_quota_file(nr) {
+            return self.make_quota_file(nr);
+        }
         self.forget_file(nr);
         let size = usize::from(self.check.geometry.inode_size);
         self.write_inode_bytes(nr, &vec![0; size])?;

@@ -42,6 +42,8 @@ mod orphan_file;
 mod outcome;
 mod own_inodes;
 mod patch;
+mod quota_files;
+mod quota_salvage;
 mod rebuild;
 mod reserved;
 mod resize_inode;

@@ -30,6 +30,7 @@ impl Patch<'_, '_> {
             ("root directory", _) => self.restore_root(),
             ("journal inode", CorruptKind::JournalShort) => self.mend_journal(nr),
             ("journal inode", _) => self.repair_journal_inode(nr),
+            ("quota file", CorruptKind::InodeFree) => self.make_quota_file(nr),
             ("quota file", _) => {
                 self.forget_file(nr);
                 Ok(Outcome::Repaired)

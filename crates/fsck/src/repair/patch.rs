@@ -50,7 +50,7 @@ impl<'c, 'a> Patch<'c, 'a> {
     }
 
     /// Changes bytes of the device, which lie in one block.
-    fn write_part(&mut self, byte: u64, part: &[u8]) -> Step {
+    pub(super) fn write_part(&mut self, byte: u64, part: &[u8]) -> Step {
         let block_size = self.check.block_bytes();
         let nr = BlockNr(byte / block_size);
         let at = clamp_usize(byte % block_size);

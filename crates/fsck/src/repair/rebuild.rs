@@ -20,7 +20,7 @@ use uext4_num::{clamp_u32, u64_of, usize_of};
 use uext4_volume::append_extent;
 
 /// Memory for the lists of clusters, blocks and extents of a directory, for each block, in bytes.
-const BYTES_PER_BLOCK: u64 = 48;
+pub(super) const BYTES_PER_BLOCK: u64 = 48;
 
 /// Part of the log that the blocks of one directory may take.
 const LOG_SHARE: u64 = 4;
@@ -153,8 +153,24 @@ impl Patch<'_, '_> {
         made: &Blocks,
         old: &[Extent],
     ) -> Step<bool> {
+        inode.flags.remove(InodeFlags::INDEX);
+        if made.is_indexed {
+            inode.flags.insert(InodeFlags::INDEX);
+        }
+        self.write_file(inode, nr, &made.bytes, old)
+    }
+
+    /// Writes all blocks of a file, with its map and inode. The caller has taken
+    /// [`BYTES_PER_BLOCK`] for each block, and for each old one.
+    pub(super) fn write_file(
+        &mut self,
+        mut inode: Inode,
+        nr: InodeNr,
+        bytes: &[u8],
+        old: &[Extent],
+    ) -> Step<bool> {
         let block_size = usize_of(self.check.geometry.block_size());
-        let parts = made.bytes.chunks(block_size);
+        let parts = bytes.chunks(block_size);
         let n = u64_of(parts.len());
         let home = self.home_of(old, n)?;
         let reused = match home {
@@ -164,11 +180,7 @@ impl Patch<'_, '_> {
         let Some(blocks) = self.blocks_for(reused, n)? else {
             return Ok(false);
         };
-        inode.flags.remove(InodeFlags::INDEX);
-        if made.is_indexed {
-            inode.flags.insert(InodeFlags::INDEX);
-        }
-        inode.size = u64_of(made.bytes.len());
+        inode.size = u64_of(bytes.len());
         let extents = extents_of(&blocks);
         let is_same = extents.iter().eq(old);
         let earlier = std::mem::take(&mut self.blocks);

@@ -9,6 +9,7 @@ mod image;
 mod inodes;
 mod maps;
 mod own;
+mod quota;
 mod random;
 mod space;
 mod threads;

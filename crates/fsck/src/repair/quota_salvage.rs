@@ -1,0 +1,139 @@
+//! Reader of damaged quota files: the limits that can still be told.
+//!
+//! First the entries that the tree leads to, by the number of their owner; then those of blocks
+//! that have the form of a block of entries. Blocks without use are zero, so that no old entry
+//! comes back.
+
+use super::patch::Patch;
+use super::quota_files::Entries;
+use crate::quota_files::QuotaBlocks;
+use crate::state::Step;
+use std::collections::BTreeSet;
+use uext4_format::InodeNr;
+use uext4_format::quota::{
+    ENTRIES_PER_LEAF, LEAF_HEADER_BYTES, LeafHeader, QUOTA_BLOCK_BYTES, QUOTA_ENTRY_BYTES,
+    QuotaEntry, QuotaInfo, QuotaKind,
+};
+use uext4_num::u64_of;
+
+/// Memory for a node or an entry that was found, in bytes.
+const BYTES_EACH: u64 = 800;
+/// Block of the root.
+const ROOT: u64 = 1;
+/// Levels below the root.
+const LEVELS: u8 = 3;
+/// Blocks that may be read, in sizes of the file.
+const READS_MAX: u64 = 4;
+
+type Block = [u8; QUOTA_BLOCK_BYTES];
+
+/// What was found of a file.
+struct Found {
+    file: QuotaBlocks,
+    nodes: BTreeSet<u64>,
+    entries: Entries,
+    reads_left: u64,
+}
+
+impl Patch<'_, '_> {
+    /// The grace times and the entries of a damaged file. Their memory is taken, for each entry
+    /// that is returned.
+    pub(super) fn salvage_quota(
+        &mut self,
+        nr: InodeNr,
+        kind: QuotaKind,
+    ) -> Step<(Option<QuotaInfo>, Entries)> {
+        let Some(file) = self.check.quota_blocks(nr)? else {
+            return Ok((None, Entries::new()));
+        };
+        let mut found = Found {
+            reads_left: file.n_parts().saturating_mul(READS_MAX),
+            file,
+            nodes: BTreeSet::new(),
+            entries: Entries::new(),
+        };
+        let first = self.check.quota_block(&mut found.file, 0)?;
+        let info = first.and_then(|first| QuotaInfo::decode(&first, kind).ok());
+        self.salvage_node(&mut found, ROOT, LEVELS, 0)?;
+        for at in ROOT + 1..found.file.n_parts() {
+            if found.nodes.contains(&at) {
+                continue;
+            }
+            let block = self.check.quota_block(&mut found.file, at)?;
+            if let Some(block) = block.filter(is_leaf) {
+                self.salvage_entries(&mut found, &block, |_| true)?;
+            }
+        }
+        let nodes = u64_of(found.nodes.len()) * BYTES_EACH;
+        self.check.give_back(found.file.bytes() + nodes);
+        Ok((info, found.entries))
+    }
+
+    fn salvage_node(&mut self, found: &mut Found, at: u64, levels: u8, prefix: u32) -> Step {
+        let block = self.read_counted(found, at)?;
+        let Some(block) = block.filter(|_| found.nodes.insert(at)) else {
+            return Ok(());
+        };
+        self.check.take(BYTES_EACH)?;
+        let mut leaves = BTreeSet::new();
+        for (slot, child) in (0..).zip(block.as_chunks().0) {
+            let child = u64::from(u32::from_le_bytes(*child));
+            let is_inside = child > ROOT && child < found.file.n_parts();
+            if !is_inside {
+                continue;
+            }
+            match levels.checked_sub(1) {
+                Some(levels) => self.salvage_node(found, child, levels, prefix << 8 | slot)?,
+                None => drop(leaves.insert(child)),
+            }
+        }
+        for leaf in leaves {
+            if let Some(block) = self.read_counted(found, leaf)? {
+                self.salvage_entries(found, &block, |id| id >> 8 == prefix)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn read_counted(&mut self, found: &mut Found, at: u64) -> Step<Option<Block>> {
+        let Some(left) = found.reads_left.checked_sub(1) else {
+            return Ok(None);
+        };
+        found.reads_left = left;
+        self.check.quota_block(&mut found.file, at)
+    }
+
+    fn salvage_entries(
+        &mut self,
+        found: &mut Found,
+        block: &Block,
+        is_wanted: impl Fn(u32) -> bool,
+    ) -> Step {
+        for entry in entries_of(block).flatten() {
+            if is_wanted(entry.id) && !found.entries.contains_key(&entry.id) {
+                self.check.take(BYTES_EACH)?;
+                found.entries.insert(entry.id, entry);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The slots of a block; `None` for one that is no entry in use.
+fn entries_of(block: &Block) -> impl Iterator<Item = Option<QuotaEntry>> + '_ {
+    let slots = block[LEAF_HEADER_BYTES..].chunks_exact(QUOTA_ENTRY_BYTES);
+    slots.take(ENTRIES_PER_LEAF).map(|bytes| {
+        let is_padded = bytes[4..8] == [0; 4];
+        QuotaEntry::decode(bytes).filter(|_| is_padded)
+    })
+}
+
+/// Whether a block has as many entries as it says.
+fn is_leaf(block: &Block) -> bool {
+    let header = LeafHeader::decode(block);
+    let is_padded = block[10..LEAF_HEADER_BYTES] == [0; LEAF_HEADER_BYTES - 10];
+    let slots = block[LEAF_HEADER_BYTES..].chunks_exact(QUOTA_ENTRY_BYTES);
+    let in_use = slots.filter(|bytes| bytes.iter().any(|byte| *byte != 0));
+    let (in_use, sound) = (in_use.count(), entries_of(block).flatten().count());
+    is_padded && in_use == sound && sound == usize::from(header.entries)
+}
