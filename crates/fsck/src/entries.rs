@@ -13,6 +13,8 @@ const ENCRYPTED_BYTES_MIN: usize = 16;
 pub(crate) struct Rules {
     pub(crate) dir: InodeNr,
     pub(crate) names: Names,
+    /// That of an encrypted directory.
+    policy: Option<u64>,
 }
 
 /// What the names of a directory are.
@@ -32,7 +34,11 @@ impl Check<'_> {
         } else {
             Names::Text
         };
-        Rules { dir, names }
+        let policy = match names {
+            Names::Encrypted => self.policies.get(dir),
+            Names::Text => None,
+        };
+        Rules { dir, names, policy }
     }
 
     /// The problem of an entry of a directory by itself; "." and ".." at its start have their own
@@ -67,7 +73,9 @@ impl Check<'_> {
         let Some(kind) = self.links.kind(entry.inode) else {
             return Some(CorruptKind::InodeFreeOrDamaged);
         };
-        self.problem_of_type(entry, kind)
+        let policy = rules.policy;
+        let other = policy.and_then(|policy| self.problem_of_policy(policy, entry.inode, kind));
+        other.or_else(|| self.problem_of_type(entry, kind))
     }
 
     /// The problem of an entry of an inode of this type.

@@ -4,9 +4,15 @@ use super::attributes::Added;
 use super::counts::{Nameless, NewInode};
 use super::maps::ROOM_SPARED;
 use crate::state::{Check, Step};
+use uext4_format::dirent::begins_directory;
 use uext4_format::extent::{ExtentNode, MAGIC};
-use uext4_format::indirect::DIRECT_BLOCKS;
-use uext4_format::{CorruptKind, DamageLocation, Feature, FileType, Inode, InodeFlags, InodeNr};
+use uext4_format::indirect::{DIRECT_BLOCKS, pointer};
+use uext4_format::xattr::{XattrName, XattrValue, decode_ibody};
+use uext4_format::{
+    BlockNr, CorruptKind, DamageLocation, Feature, FileType, I_BLOCK_BYTES, Inode, InodeFlags,
+    InodeNr,
+};
+use uext4_num::u64_of;
 
 /// Longest target of a fast symbolic link in bytes.
 const FAST_LINK_BYTES: u64 = 60;
@@ -63,6 +69,10 @@ impl Check<'_> {
         if !has_data(kind) && inode.size != 0 {
             self.add_problem(place, "inode", CorruptKind::SizeOfNone);
         }
+        if !is_own && self.seems_directory(nr, inode, kind)? {
+            self.add_problem(place, "inode", CorruptKind::SeemsDirectory);
+            return Ok(Some(kind));
+        }
         self.check_inode(nr, inode, kind, reserved)?;
         Ok(Some(kind))
     }
@@ -96,6 +106,9 @@ impl Check<'_> {
         };
         if inode.flags.contains(InodeFlags::EA_INODE) && !reserved {
             self.check_value(nr, inode, kind)?;
+        }
+        if !reserved {
+            self.check_context(nr, inode)?;
         }
         let mapped = self.map_of(nr, inode, kind)?;
         let is_value = inode.flags.contains(InodeFlags::EA_INODE);
@@ -192,6 +205,28 @@ impl Check<'_> {
             .any(|(feature, inum)| self.geometry.features.has(*feature) && *inum == nr.0)
     }
 
+    /// Whether an inode without data leads to the first block of a directory with its number. A
+    /// device has its number where that is.
+    fn seems_directory(&mut self, nr: InodeNr, inode: &Inode, kind: FileType) -> Step<bool> {
+        let first = if has_extent_header(inode) {
+            let root = ExtentNode::new(&inode.i_block[..]);
+            let extents = (root.depth() == 0).then(|| root.extents().next());
+            let extent = extents.flatten().filter(|extent| extent.logical.0 == 0);
+            extent.map_or(BlockNr(0), |extent| extent.start)
+        } else {
+            pointer(&inode.i_block, 0)
+        };
+        let is_device = matches!(kind, FileType::CharDevice | FileType::BlockDevice);
+        if has_data(kind) || first.0 == 0 || (is_device && inode.links == 1) {
+            return Ok(false);
+        }
+        if !self.may_map(&(first.0..first.0.saturating_add(1))) {
+            return Ok(false);
+        }
+        let bytes = self.read(first)?;
+        Ok(begins_directory(&bytes, nr))
+    }
+
     /// Checks the map; `None` if the inode itself holds all data.
     pub(crate) fn map_of(
         &mut self,
@@ -255,7 +290,11 @@ impl Check<'_> {
         let is_behind =
             end > inode.size / block_size + spare && !inode.flags.contains(InodeFlags::VERITY);
         let is_huge = inode.size >= self.size_max(inode);
-        if odd || is_huge || self.is_huge_quota(nr, inode) || (is_behind && !orphan) {
+        let is_short = is_inline
+            && kind == FileType::Directory
+            && self.has_sound_attributes(nr, inode)
+            && inode.size != inline_bytes(nr, inode);
+        if odd || is_huge || is_short || self.is_huge_quota(nr, inode) || (is_behind && !orphan) {
             let detail = format!("{}, with data in {end} blocks", inode.size);
             self.add_detailed(
                 DamageLocation::Inode(nr),
@@ -266,6 +305,11 @@ impl Check<'_> {
         } else {
             self.mark_large(kind, inode.size);
         }
+    }
+
+    fn has_sound_attributes(&self, nr: InodeNr, inode: &Inode) -> bool {
+        decode_ibody(&inode.tail, DamageLocation::Inode(nr))
+            .is_ok_and(|set| set.get(&XattrName::inline_data()).is_some())
     }
 
     /// Marks that there is a file that is larger than without the feature of large files.
@@ -317,4 +361,11 @@ pub(crate) fn has_extent_header(inode: &Inode) -> bool {
     root.magic() == MAGIC
         && root.count() <= root.max()
         && (least..=root.capacity()).contains(&root.max())
+}
+
+/// Bytes of inline data: in the map's place, and in the attribute.
+pub(crate) fn inline_bytes(nr: InodeNr, inode: &Inode) -> u64 {
+    let set = decode_ibody(&inode.tail, DamageLocation::Inode(nr)).unwrap_or_default();
+    let value = set.get(&XattrName::inline_data());
+    u64_of(I_BLOCK_BYTES) + u64_of(value.map_or(0, XattrValue::len))
 }

@@ -7,6 +7,9 @@ use crate::state::{Check, Step};
 use uext4_format::dirent::{BlockKind, DirEntry, DirLeaf, LeafTail, RecordHeader};
 use uext4_format::{CorruptKind, DamageLocation, FileType};
 
+/// Bytes of the record of ".".
+const DOT_BYTES: usize = 12;
+
 impl Check<'_> {
     pub(crate) fn check_leaf(
         &mut self,
@@ -26,7 +29,9 @@ impl Check<'_> {
                 self.links.prefetch(entry.inode);
             }
         }
+        let mut n_records = 0;
         for (at, record) in leaf.records().enumerate() {
+            n_records = at + 1;
             let entry = match record {
                 Ok(entry) => entry,
                 Err(corrupt) => {
@@ -52,6 +57,9 @@ impl Check<'_> {
                 self.check_entry(dir, &entry, place, reach)?;
             }
         }
+        if logical == 0 && n_records == 1 {
+            self.add_problem(place, "directory", CorruptKind::DotsElsewhere);
+        }
         Ok(())
     }
 
@@ -64,7 +72,8 @@ impl Check<'_> {
         place: DamageLocation,
     ) -> Step {
         let name: &[u8] = if at == 0 { b"." } else { b".." };
-        let is_other = at == 0 && entry.inode != dir.nr;
+        // A large first record hides the second.
+        let is_other = at == 0 && (entry.inode != dir.nr || entry.rec_len > DOT_BYTES);
         if entry.name != name || entry.is_free() || is_other {
             self.add_problem(place, "directory", CorruptKind::DotsElsewhere);
             return Ok(());

@@ -40,6 +40,7 @@ mod orphans;
 mod own;
 mod paged;
 mod part;
+mod policies;
 mod problems;
 mod quota_files;
 mod repair;
@@ -58,7 +59,10 @@ mod usages;
 mod values;
 
 pub use problems::{Preen, Problem, code};
-pub use repair::{Decision, Decisions, RepairAll, RepairReport, RepairSafe, Restoration, repair};
+pub use repair::{
+    Decision, Decisions, RepairAll, RepairReport, RepairSafe, Restoration,
+    repair,
+};
 pub use replay::replay;
 pub use report::{CheckReport, Finding, Limits, Pass, Watch};
 pub use subject::Subject;

@@ -51,6 +51,10 @@ impl Check<'_> {
                 let problem = CorruptKind::FieldsOfVersion2;
                 self.add_problem(DamageLocation::JournalBlock(0), "journal", problem);
             }
+            Some(Ok(found)) if found.has_users() && superblock.journal_uuid == [0; 16] => {
+                let problem = CorruptKind::SeveralUsers;
+                self.add_problem(DamageLocation::JournalBlock(0), "journal", problem);
+            }
             // A repair begins behind the replay, unless the log cannot be replayed.
             Some(Ok(found)) if found.start != 0 && (!recovers || self.gate.is_some()) => {
                 let problem = CorruptKind::UnreplayedRecords;

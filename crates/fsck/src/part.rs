@@ -33,6 +33,8 @@ pub(crate) struct Trial {
     pub(crate) large: Vec<InodeNr>,
     pub(crate) has_large_files: bool,
     pub(crate) usages: Usages,
+    /// Of encrypted inodes.
+    pub(crate) policies: Vec<(InodeNr, u64)>,
     bytes: usize,
     records: u32,
 }
@@ -62,6 +64,13 @@ impl Trial {
     /// large.
     pub(crate) fn count(&mut self, nr: InodeNr) -> bool {
         self.counted.push(nr);
+        self.bytes += BYTES_PER_RECORD;
+        self.has_room()
+    }
+
+    /// Records the policy of an inode; false if the result becomes too large.
+    pub(crate) fn put_policy(&mut self, nr: InodeNr, policy: u64) -> bool {
+        self.policies.push((nr, policy));
         self.bytes += BYTES_PER_RECORD;
         self.has_room()
     }

@@ -182,6 +182,7 @@ table! {
     "group descriptor", FreeClustersWrong, BlockBitmap, Repairs, "counts again";
     "journal", Stopped, Log, Repairs, "clears the error, because this check follows it";
     "journal", FieldsOfVersion2, Log, Repairs, "clears these fields";
+    "journal", SeveralUsers, Log, Repairs, "says that one file system uses it";
     "journal", UnreplayedRecords, Log, Stops,
         "empties the journal; changes that only it held are lost";
     "journal superblock", *, Log, Stops,
@@ -199,6 +200,9 @@ table! {
     "inode", SizeRange, Inode, Repairs, "stores a size that covers its blocks";
     "inode", NoFileType, Inode, Stops,
         "stores the type that its content has; an inode without sense is cleared";
+    "inode", SeemsDirectory, Inode, Stops, "stores the type of a directory";
+    "inode", ContextMissing, Inode, Stops, "clears the flag";
+    "inode", ContextDamaged, Inode, Stops, "clears the flag: the file holds what is stored";
     "inode", InUseDeleted, Inode, Repairs, "clears the time of deletion";
     "inode", SizeHighWrong, Inode, Repairs, "clears the high part";
     "inode", FragmentAddress, Inode, Repairs, "clears the address";
@@ -267,6 +271,8 @@ table! {
     "directory entry", BelowItself, Directory, Stops, "removes the entry";
     "directory entry", InodeUnnameable, Directory, Stops, "removes the entry";
     "directory entry", InodeFreeOrDamaged, Directory, Repairs, "removes the entry";
+    "directory entry", NotEncrypted, Directory, Stops, "removes the entry";
+    "directory entry", PolicyOther, Directory, Stops, "removes the entry";
     "directory entry", EntryType, Directory, Stops, "stores the type of the inode";
     "directory entry", LookedElsewhere, Directory, Stops, "builds the index anew";
     "directory entry", NameTwice, Directory, Stops,

@@ -93,6 +93,8 @@ impl Check<'_> {
         let place = DamageLocation::Inode(nr);
         match self.quota_content(kind, nr)? {
             Err(problem) => self.add_problem(place, "quota tree", problem),
+            // Damage elsewhere has consequences here.
+            Ok(content) if !self.report.is_clean() => self.give_back(content.bytes()),
             Ok(content) => {
                 let owners = self.usages.take(kind);
                 if let Some(detail) = difference(kind, &content.entries, &owners) {

@@ -7,6 +7,7 @@ use crate::derived::Derived;
 use crate::links::Links;
 use crate::names::NameSet;
 use crate::part::Trial;
+use crate::policies::Policies;
 use crate::report::{CheckReport, Finding, Limits, Pass};
 use crate::subject::Subject;
 use crate::usages::Usages;
@@ -88,6 +89,8 @@ pub(crate) struct Check<'a> {
     /// Whether a file requires the feature of large files.
     pub(crate) has_large_files: bool,
     pub(crate) values: Values,
+    /// Those of encrypted inodes; not changed after the pass over the inodes.
+    pub(crate) policies: Arc<Policies>,
     /// What the owners of the inodes use.
     pub(crate) usages: Usages,
     /// The inodes in the slots of the orphan file.
@@ -134,6 +137,7 @@ impl<'a> Check<'a> {
             shared: SharedBlocks::default(),
             has_large_files: false,
             values: Values::default(),
+            policies: Arc::default(),
             usages: Usages::of(&subject.superblock),
             orphan_file: Vec::new(),
             early: Vec::new(),

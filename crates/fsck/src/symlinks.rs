@@ -15,15 +15,21 @@ impl Check<'_> {
         mapped: Option<&Mapped>,
     ) -> Step {
         let size = usize::try_from(inode.size).unwrap_or(usize::MAX);
-        if inode.flags.contains(InodeFlags::ENCRYPT) {
+        let is_encrypted = inode.flags.contains(InodeFlags::ENCRYPT);
+        if is_encrypted && inode.flags.contains(InodeFlags::INLINE_DATA) {
             return Ok(());
         }
+        let len_of = if is_encrypted {
+            len_of_encrypted
+        } else {
+            len_of
+        };
         let is_sound = if inode.flags.contains(InodeFlags::INLINE_DATA) {
             size != 0 && len_of(&inline_target(nr, inode)) == size
         } else if mapped.is_none() {
             size < I_BLOCK_BYTES && size != 0 && len_of(&inode.i_block) == size
         } else {
-            self.is_block_sound(nr, inode, size)?
+            self.is_block_sound(nr, inode, size, len_of)?
         };
         if !is_sound {
             let problem = CorruptKind::TargetLength;
@@ -32,7 +38,13 @@ impl Check<'_> {
         Ok(())
     }
 
-    fn is_block_sound(&mut self, nr: InodeNr, inode: &Inode, size: usize) -> Step<bool> {
+    fn is_block_sound(
+        &mut self,
+        nr: InodeNr,
+        inode: &Inode,
+        size: usize,
+        len_of: fn(&[u8]) -> usize,
+    ) -> Step<bool> {
         let blocks = self.blocks_of(nr, inode)?;
         self.give_back(u64_of(blocks.len()) * 16);
         let Some(&(0, block)) = blocks.first() else {
@@ -49,6 +61,17 @@ impl Check<'_> {
 pub(crate) fn len_of(bytes: &[u8]) -> usize {
     let end = bytes.iter().position(|byte| *byte == 0);
     end.unwrap_or(bytes.len())
+}
+
+/// Bytes of an encrypted target, which begins with its length; all of them if that is impossible.
+pub(crate) fn len_of_encrypted(bytes: &[u8]) -> usize {
+    let len = bytes.first_chunk().copied().map(u16::from_le_bytes);
+    let end = usize::from(len.unwrap_or(0)) + 2;
+    if (3..bytes.len()).contains(&end) {
+        end
+    } else {
+        bytes.len()
+    }
 }
 
 /// The target of a link with inline data, and what follows it.

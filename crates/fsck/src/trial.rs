@@ -10,6 +10,7 @@
 
 use crate::links::Links;
 use crate::part::{BYTES_MAX, Trial};
+use crate::policies::Policies;
 use crate::report::{Limits, Pass};
 use crate::state::{Check, Step};
 use crate::subject::Subject;
@@ -42,6 +43,7 @@ pub(crate) struct Basis<'a> {
     orphans: Arc<BTreeSet<u32>>,
     links: Links,
     hasher: RandomState,
+    policies: Arc<Policies>,
 }
 
 impl Basis<'_> {
@@ -54,6 +56,7 @@ impl Basis<'_> {
         check.orphans = Arc::clone(&self.orphans);
         check.links = self.links.of_kinds();
         check.names.hasher = self.hasher.clone();
+        check.policies = Arc::clone(&self.policies);
         check
     }
 }
@@ -86,6 +89,7 @@ impl<'a> Check<'a> {
             orphans: Arc::clone(&self.orphans),
             links: self.links.of_kinds(),
             hasher: self.names.hasher.clone(),
+            policies: Arc::clone(&self.policies),
         };
         let (basis, part) = (&basis, &part);
         thread::scope(|scope| {
@@ -153,6 +157,9 @@ impl<'a> Check<'a> {
         }
         for inode in trial.inodes {
             self.put_inode(inode)?;
+        }
+        for (nr, policy) in trial.policies {
+            self.put_policy(nr, policy)?;
         }
         for nr in trial.counted {
             self.count_link(nr)?;

@@ -147,6 +147,15 @@ pub fn rewrite_superblock(log: &Log, block_size: u32) -> Result<(), Error> {
     file.flush()
 }
 
+/// Lets the log have one user: the file system that holds it.
+pub fn forget_users(log: &Log, block_size: u32) -> Result<(), Error> {
+    let file = LogFile::new(log, block_size);
+    let mut superblock = file.read_superblock()?;
+    superblock.set_one_user();
+    file.write_superblock(&superblock)?;
+    file.flush()
+}
+
 /// Writes a new superblock, of an empty log without features. What the log held is lost.
 pub fn reset(log: &Log, block_size: u32, uuid: [u8; 16]) -> Result<(), Error> {
     let file = LogFile::new(log, block_size);

@@ -194,6 +194,9 @@ kinds! {
     ExtentsWithoutFeature = "extents without the feature";
     TableInClusters = "a table of blocks where space comes in clusters";
     Unnamed = "no directory names it";
+    SeemsDirectory = "its blocks are those of a directory";
+    ContextMissing = "it is encrypted, and has no context";
+    ContextDamaged = "it is encrypted, and its context is damaged";
     UnnamedEmpty = "no directory names it, and it is empty";
     UnusedHolds = "it is not in use, and holds data";
     BlockListDeep = "it has more than a list of blocks";
@@ -287,6 +290,8 @@ kinds! {
     InodeUnnameable = "the inode is one that no name may lead to";
     InodeFreeOrDamaged = "the inode is free or damaged";
     EntryType = "the type is not that of the inode";
+    NotEncrypted = "the inode is not encrypted, unlike the directory";
+    PolicyOther = "the inode has another encryption policy than the directory";
     // Attributes.
     XattrBlocks { found: u32 } = "more or less than one block";
     XattrReferences { found: u32 } = "number of references out of range";
@@ -351,6 +356,7 @@ kinds! {
     JournalTwice = "has a block twice, or one of its map or of MMP";
     Stopped = "an error stopped it";
     FieldsOfVersion2 = "fields of version 2 in version 1";
+    SeveralUsers = "an internal journal with several users";
     UnreplayedRecords = "it holds records, and the superblock does not ask for replay";
     // Fast commits.
     FcOutside = "maps blocks outside the data area";

@@ -233,6 +233,16 @@ impl Superblock {
             && fields.iter().any(|at| get_u32_be(&self.raw[..], *at) != 0)
     }
 
+    /// Whether it says that several file systems use the journal.
+    pub fn has_users(&self) -> bool {
+        get_u32_be(&self.raw[..], USERS) > 1
+    }
+
+    /// Says that one file system uses the journal.
+    pub fn set_one_user(&mut self) {
+        put_u32_be(&mut self.raw[..], USERS, 1);
+    }
+
     /// Clears the fields that a superblock of version 1 must not have.
     pub fn clear_fields_of_version_2(&mut self) {
         if self.has_fields_of_version_2() {

@@ -2,12 +2,13 @@
 
 use super::Outcome;
 use super::patch::Patch;
-use super::sizes::inline_bytes;
-use crate::inodes::has_extent_header;
+use crate::inodes::{has_extent_header, inline_bytes};
 use crate::state::Step;
 use crate::symlinks::len_of;
 use uext4_format::xattr::{XattrName, XattrValue, encode_ibody};
-use uext4_format::{FileType, I_BLOCK_BYTES, Inode, InodeFlags, InodeNr};
+use uext4_format::{
+    FileType, GOOD_OLD_INODE_BYTES, I_BLOCK_BYTES, Inode, InodeFlags, InodeNr, KNOWN_EXTRA_BYTES,
+};
 use uext4_num::u64_of;
 
 impl Patch<'_, '_> {
@@ -26,6 +27,12 @@ impl Patch<'_, '_> {
             return Ok(Outcome::Repaired);
         }
         let mut set = self.attributes_in(nr, &inode.tail);
+        if inode.extra_isize == 0 {
+            // Without extra fields no attributes of an inode are read.
+            let room = usize::from(self.check.geometry.inode_size) - GOOD_OLD_INODE_BYTES;
+            let rest = room.saturating_sub(KNOWN_EXTRA_BYTES.into());
+            inode.set_extra_isize(KNOWN_EXTRA_BYTES, &vec![0; rest]);
+        }
         let name = XattrName::inline_data();
         if set.get(&name).is_none() {
             set.set(name, XattrValue::Here(Vec::new()));

@@ -2,13 +2,14 @@
 //! inode is cleared only if nothing in it can be believed.
 
 use super::Outcome;
+use super::maps::set_format;
 use super::patch::Patch;
 use crate::report::Finding;
 use crate::state::Step;
 use uext4_format::xattr::{decode_ibody, has_ibody_magic};
 use uext4_format::{
-    Checksums, CorruptKind, DamageLocation, GOOD_OLD_INODE_BYTES, Inode, InodeNr,
-    KNOWN_EXTRA_BYTES, RawInode, set_extra_isize,
+    Checksums, CorruptKind, DamageLocation, FileType, GOOD_OLD_INODE_BYTES, Inode, InodeFlags,
+    InodeNr, KNOWN_EXTRA_BYTES, RawInode, set_extra_isize,
 };
 use uext4_num::{clamp_u16, low_u32, nonnegative};
 
@@ -55,6 +56,13 @@ impl Patch<'_, '_> {
             CorruptKind::OrphanGone | CorruptKind::NeverDeleted => {
                 let was_deleted = inode.links == 0 && inode.mode != 0;
                 inode.dtime = if was_deleted { self.deletion_time() } else { 0 };
+            }
+            CorruptKind::ContextMissing | CorruptKind::ContextDamaged => {
+                inode.flags.remove(InodeFlags::ENCRYPT);
+            }
+            CorruptKind::SeemsDirectory => {
+                inode.mode = FileType::Directory.mode_bits() | inode.mode & PERMISSIONS;
+                set_format(inode);
             }
             CorruptKind::NoFileType => match self.type_of(nr, inode)? {
                 Some(kind) => inode.mode = kind.mode_bits() | inode.mode & PERMISSIONS,

@@ -20,7 +20,10 @@ impl Patch<'_, '_> {
             finding.corrupt.structure == "journal superblock"
                 || finding.corrupt.problem == CorruptKind::UnreplayedRecords
         });
-        let repaired = if is_lost {
+        let mut problems = findings.iter().map(|finding| finding.corrupt.problem);
+        let repaired = if problems.any(|problem| problem == CorruptKind::SeveralUsers) {
+            recovery::forget_users(&log, block_size)
+        } else if is_lost {
             recovery::reset(&log, block_size, self.superblock.uuid)
         } else {
             recovery::rewrite_superblock(&log, block_size)

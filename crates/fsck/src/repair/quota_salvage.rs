@@ -70,10 +70,13 @@ impl Patch<'_, '_> {
     }
 
     fn salvage_node(&mut self, found: &mut Found, at: u64, levels: u8, prefix: u32) -> Step {
-        let block = self.read_counted(found, at)?;
-        let Some(block) = block.filter(|_| found.nodes.insert(at)) else {
+        if found.nodes.contains(&at) {
+            return Ok(());
+        }
+        let Some(block) = self.read_counted(found, at)? else {
             return Ok(());
         };
+        found.nodes.insert(at);
         self.check.take(BYTES_EACH)?;
         let mut leaves = BTreeSet::new();
         for (slot, child) in (0..).zip(block.as_chunks().0) {

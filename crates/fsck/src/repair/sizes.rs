@@ -2,14 +2,12 @@
 
 use super::Outcome;
 use super::patch::Patch;
+use crate::inodes::inline_bytes;
 use crate::report::Finding;
 use crate::state::Step;
 use uext4_format::extent::{Extent, ExtentState};
-use uext4_format::xattr::{VALUE_MAX_BYTES, XattrName, XattrValue, decode_ibody};
-use uext4_format::{
-    CorruptKind, DamageLocation, Feature, FileType, I_BLOCK_BYTES, Inode, InodeFlags, InodeNr,
-    LogicalBlock,
-};
+use uext4_format::xattr::VALUE_MAX_BYTES;
+use uext4_format::{CorruptKind, Feature, FileType, Inode, InodeFlags, InodeNr, LogicalBlock};
 use uext4_num::{clamp_u16, clamp_u32, u64_of};
 use uext4_volume::has_map;
 
@@ -126,11 +124,4 @@ fn without_holes(extents: &[Extent], blocks: u64) -> Vec<Extent> {
         next += len;
     }
     row
-}
-
-/// Bytes of inline data: in the map's place, and in the attribute.
-pub(super) fn inline_bytes(nr: InodeNr, inode: &Inode) -> u64 {
-    let set = decode_ibody(&inode.tail, DamageLocation::Inode(nr)).unwrap_or_default();
-    let value = set.get(&XattrName::inline_data());
-    u64_of(I_BLOCK_BYTES) + u64_of(value.map_or(0, XattrValue::len))
 }

@@ -5,7 +5,7 @@ use super::map_reader::only;
 use super::patch::Patch;
 use crate::inodes::has_extent_header;
 use crate::state::Step;
-use crate::symlinks::{inline_target, len_of};
+use crate::symlinks::{inline_target, len_of, len_of_encrypted};
 use uext4_format::indirect::{ROOT_POINTERS, pointer};
 use uext4_format::{FileType, I_BLOCK_BYTES, Inode, InodeFlags, InodeNr};
 use uext4_num::u64_of;
@@ -14,7 +14,7 @@ impl Patch<'_, '_> {
     /// Whether an inode without extents is a symbolic link whose target is in the inode itself. Its
     /// size, which should say so, may be wrong.
     pub(super) fn is_fast_link(&self, inode: &Inode) -> bool {
-        let len = len_of(&inode.i_block);
+        let len = target_len(inode, &inode.i_block);
         let has_rest = inode.i_block.iter().skip(len).any(|byte| *byte != 0);
         let is_table = inode.sectors(&self.check.geometry) != 0
             && (0..ROOT_POINTERS).all(|at| {
@@ -40,7 +40,7 @@ impl Patch<'_, '_> {
         let len = if is_inline {
             len_of(&inline_target(nr, &inode))
         } else if !has_extents && self.is_fast_link(&inode) {
-            len_of(&inode.i_block)
+            target_len(&inode, &inode.i_block)
         } else {
             self.keep_target_block(nr, &mut inode)?
         };
@@ -60,7 +60,7 @@ impl Patch<'_, '_> {
             return Ok(0);
         };
         let target = self.read(first.start)?;
-        let len = len_of(&target);
+        let len = target_len(inode, &target);
         if len >= target.len() {
             return Ok(0);
         }
@@ -76,5 +76,14 @@ impl Patch<'_, '_> {
             return Ok(0);
         }
         Ok(len)
+    }
+}
+
+/// Bytes of a target at the start of these; all of them if none ends there.
+fn target_len(inode: &Inode, bytes: &[u8]) -> usize {
+    if inode.flags.contains(InodeFlags::ENCRYPT) {
+        len_of_encrypted(bytes)
+    } else {
+        len_of(bytes)
     }
 }

@@ -3,6 +3,7 @@
 use super::super::Outcome;
 use super::super::accepted::Accepted;
 use super::super::entries::Entry;
+use super::policies::{context, encrypt};
 use super::tree::{Seal, Tree, options};
 use crate::report::Finding;
 use std::collections::BTreeMap;
@@ -184,7 +185,9 @@ fn encrypted_names_may_have_any_bytes() {
     let names = ["d/", "d/the-name-before-it", &format!("d/{plain}")];
     let image = Tree::new(&options(&[Feature::ENCRYPT], &[]), &names);
     let dir = image.nr_of("d");
-    image.change_inode(dir, |inode| inode.flags.insert(InodeFlags::ENCRYPT));
+    for (path, own) in names.iter().zip(0..) {
+        encrypt(&image, path.trim_end_matches('/'), &context(7, own));
+    }
     image.change_block(dir, 0, Seal::Anew, |bytes| {
         set_name(bytes, plain, b"a name/of\0twenty  by");
     });

@@ -9,6 +9,7 @@ mod image;
 mod inodes;
 mod maps;
 mod own;
+mod policies;
 mod quota;
 mod random;
 mod space;

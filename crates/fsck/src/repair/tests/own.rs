@@ -287,3 +287,16 @@ fn lasting_bytes(bytes: &[u8]) -> Vec<u8> {
         .copied()
         .collect()
 }
+
+#[test]
+fn an_internal_journal_has_one_user() {
+    let image = image("has_journal");
+    let block = image.extents(InodeNr::JOURNAL)[0].start;
+    let users = block.0 * BLOCK + 0x40;
+    image
+        .device
+        .write_at(users, &[0, 0, 0, 2])
+        .expect("written");
+    image.repair_of("journal.several-users");
+    assert_eq!(image.read(FIRST), contents(FIRST, 3));
+}
