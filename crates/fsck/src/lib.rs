@@ -60,7 +60,7 @@ mod values;
 
 pub use problems::{Preen, Problem, code};
 pub use repair::{
-    Decision, Decisions, RepairAll, RepairReport, RepairSafe, Restoration,
+    Decision, Decisions, Optimised, RepairAll, RepairReport, RepairSafe, Restoration, optimise,
     repair,
 };
 pub use replay::replay;

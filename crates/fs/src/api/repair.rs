@@ -14,8 +14,8 @@ use uext4_volume::superblock::read_primary;
 use uext4_volume::{Inspection, Media, Purpose, Writes, access_for, may_write};
 
 pub use uext4_fsck::{
-    Decision, Decisions, Finding, Limits, Preen, Problem, RepairAll, RepairReport, RepairSafe,
-    code, undo,
+    Decision, Decisions, Finding, Limits, Optimised, Preen, Problem, RepairAll, RepairReport,
+    RepairSafe, code, undo,
 };
 
 /// Replays the log, then checks the file system on `device` and repairs it as `decisions` say.
@@ -65,6 +65,27 @@ pub fn repair(
         recover(&device, &options)?;
     }
     Ok(report)
+}
+
+/// Builds directories anew that become smaller by that, or get an index, as `e2fsck -D` does. The
+/// file system must be sound, and not mounted.
+///
+/// # Errors
+/// As [`repair`].
+pub fn optimise(
+    device: Arc<dyn BlockDevice>,
+    options: MountOptions,
+    limits: &Limits,
+) -> Result<Optimised> {
+    let options = MountOptions {
+        superblock_kib: None,
+        ..options
+    };
+    recover(&device, &options)?;
+    let (subject, mmp) = claimed(device, &options)?;
+    let optimised = uext4_fsck::optimise(subject, limits);
+    mmp.map_or(Ok(()), |mmp| mmp.release())?;
+    Ok(optimised?)
 }
 
 /// Whether a mount has something to do before a check: a log to replay, or orphans to free.

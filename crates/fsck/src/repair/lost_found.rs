@@ -11,7 +11,7 @@ use uext4_format::{
 };
 
 /// Its name.
-const NAME: &[u8] = b"lost+found";
+pub(super) const NAME: &[u8] = b"lost+found";
 /// Its permissions: names in it may be of files in directories that others may not enter.
 const PERMISSIONS: u16 = 0o700;
 

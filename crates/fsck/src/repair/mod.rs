@@ -38,6 +38,7 @@ mod lost_found;
 mod map_reader;
 mod map_tables;
 mod maps;
+mod optimise;
 mod orphan_file;
 mod outcome;
 mod own_inodes;
@@ -61,6 +62,7 @@ mod unwritten;
 
 pub use backups::Restoration;
 pub use decisions::{Decision, Decisions, RepairAll, RepairSafe};
+pub use optimise::{Optimised, optimise};
 pub use outcome::RepairReport;
 
 pub(crate) use areas::Outcome;

@@ -33,6 +33,16 @@ enum Home {
     New,
 }
 
+/// What the blocks of a directory have.
+#[derive(Default)]
+pub(super) struct Read {
+    pub(super) entries: Vec<Placed>,
+    /// Where ".." leads.
+    pub(super) up: Option<InodeNr>,
+    /// Memory in bytes.
+    pub(super) bytes: u64,
+}
+
 /// What a directory is to have.
 pub(super) struct Content<'e> {
     pub(super) nr: InodeNr,
@@ -50,19 +60,7 @@ impl Patch<'_, '_> {
         dir: &mut DamagedDirectory,
         extents: &[Extent],
     ) -> Step<Outcome> {
-        let mut entries: Vec<Placed> = Vec::new();
-        let mut up = None;
-        let mut bytes = 0;
-        for block in DirBlock::all(extents) {
-            let place = dir.location_of(block);
-            let (found, found_up) = self.entries_of_block(dir, block)?;
-            up = up.or(found_up);
-            let found = self.apply_rules(dir, place, found);
-            let more = found.iter().map(Entry::bytes).sum::<u64>();
-            self.check.take(more)?;
-            bytes += more;
-            entries.extend(found.into_iter().map(|entry| (entry, place)));
-        }
+        let Read { entries, up, bytes } = self.read_entries(dir, extents)?;
         let entries = self.unique_entries(dir, entries)?;
         let links = &self.check.links;
         let up = up.filter(|up| dir.nr != InodeNr::ROOT && links.is_directory(*up));
@@ -80,6 +78,27 @@ impl Patch<'_, '_> {
         } else {
             Outcome::Impossible
         })
+    }
+
+    /// The entries of all blocks, by the rules. The caller gives their memory back.
+    pub(super) fn read_entries(
+        &mut self,
+        dir: &mut DamagedDirectory,
+        extents: &[Extent],
+    ) -> Step<Read> {
+        let mut read = Read::default();
+        for block in DirBlock::all(extents) {
+            let place = dir.location_of(block);
+            let (found, found_up) = self.entries_of_block(dir, block)?;
+            read.up = read.up.or(found_up);
+            let found = self.apply_rules(dir, place, found);
+            let more = found.iter().map(Entry::bytes).sum::<u64>();
+            self.check.take(more)?;
+            read.bytes += more;
+            let found = found.into_iter().map(|entry| (entry, place));
+            read.entries.extend(found);
+        }
+        Ok(read)
     }
 
     /// The entries of a block but "." and "..", and where ".." at its start leads.
@@ -146,7 +165,7 @@ impl Patch<'_, '_> {
     }
 
     /// As [`Self::write_directory`], for these bytes.
-    fn write_made(
+    pub(super) fn write_made(
         &mut self,
         mut inode: Inode,
         nr: InodeNr,
@@ -233,8 +252,8 @@ impl Patch<'_, '_> {
     }
 
     /// The blocks of a directory, without an index where names have other hashes than these, or are
-    /// too many for one.
-    fn made(&self, inode: &Inode, content: &Content<'_>) -> Blocks {
+    /// too many for one. Encrypted names have the hashes of their bytes.
+    pub(super) fn made(&self, inode: &Inode, content: &Content<'_>) -> Blocks {
         let format = Format::new(
             self.check.geometry.features,
             self.check.geometry.block_size(),
@@ -251,8 +270,7 @@ impl Patch<'_, '_> {
             blocks_min: content.blocks_min,
         };
         let items: Vec<Item<'_>> = content.entries.iter().map(Entry::item).collect();
-        let others = InodeFlags::CASEFOLD.union(InodeFlags::ENCRYPT);
-        if inode.flags.intersects(others) {
+        if inode.flags.contains(InodeFlags::CASEFOLD) {
             return format.linear(owner, &items);
         }
         let built = format.build(owner, &items);

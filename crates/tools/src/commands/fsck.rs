@@ -18,7 +18,7 @@ use uext4::device::BlockDevice;
 use uext4::format::superblock::state;
 use uext4::format::{BlockNr, Superblock};
 use uext4::repair::undo::UndoRecorder;
-use uext4::repair::{Problem, RepairReport, needs_recovery};
+use uext4::repair::{Optimised, Problem, RepairReport, needs_recovery};
 use uext4_num::nonnegative;
 use uext4_sync::Arc;
 
@@ -62,6 +62,10 @@ pub(crate) struct Args {
     /// Bytes of a block, for -b. Default: all sizes are tried
     #[arg(short = 'B', value_name = "BYTES", requires = "superblock", value_parser = block_size)]
     block_size: Option<u32>,
+    /// Build directories anew that become smaller by that, or get an index; not with -n, and with -p
+    /// only if the image is checked
+    #[arg(short = 'D', conflicts_with = "no")]
+    optimise: bool,
     /// Image of the external journal
     #[arg(short = 'j', value_name = "FILE", conflicts_with = "journal_path")]
     journal: Option<PathBuf>,
@@ -126,6 +130,7 @@ impl Args {
         let given = [
             ("-p", self.preen),
             ("-y", self.yes),
+            ("-D", self.optimise),
             ("-z", self.undo_file.is_some()),
             ("-b", self.superblock.is_some()),
             ("-j", self.journal.is_some()),
@@ -232,7 +237,8 @@ impl Args {
             uext4::repair::recover(&device, &options).at(session.name())?;
             return session.end(true, 0, None);
         }
-        let is_asked = self.force || options.superblock_kib.is_some();
+        let is_asked =
+            self.force || options.superblock_kib.is_some() || (self.optimise && !self.preen);
         if !is_asked && self.is_clean(session, &device, &options)? {
             session.say_clean()?;
             return Extended::finish(&self.extended, &device, &options, session.name());
@@ -246,9 +252,47 @@ impl Args {
                 superblock_kib: None,
                 ..options
             };
+            if self.optimise {
+                self.optimise(session.name(), &device, &options, limits)?;
+            }
             Extended::finish(&self.extended, &device, &options, session.name())?;
         }
         ended
+    }
+
+    /// Builds directories anew, and says what came of it.
+    fn optimise(
+        &self,
+        name: &str,
+        device: &Arc<dyn BlockDevice>,
+        options: &MountOptions,
+        limits: &Limits,
+    ) -> Result<()> {
+        let done = uext4::repair::optimise(Arc::clone(device), options.clone(), limits);
+        let done = done.at(name)?;
+        if let Some(why) = done.incomplete {
+            let text = format!("{name}: directories are not optimised: {why}");
+            return Err(Failure::new(Exit::Failed, text));
+        }
+        if !self.json {
+            let Optimised {
+                directories,
+                blocks_freed,
+                ..
+            } = done;
+            show::line(format_args!(
+                "{name}: {directories} directories were built anew, {blocks_freed} blocks of them \
+                 are free"
+            ))?;
+            if done.casefolded > 0 {
+                show::line(format_args!(
+                    "{name}: {} directories with casefold stay as they are: their hashes need \
+                     tables of letters",
+                    done.casefolded
+                ))?;
+            }
+        }
+        Ok(())
     }
 
     /// Where the superblock of `-b` is.

@@ -8,6 +8,7 @@ mod directories;
 mod image;
 mod inodes;
 mod maps;
+mod optimise;
 mod own;
 mod policies;
 mod quota;

@@ -149,6 +149,19 @@ impl Tree {
         repair(self.subject(), decisions, &limits()).expect("a repair")
     }
 
+    /// Builds directories anew; the image is sound afterwards and has the same paths.
+    pub(super) fn optimised(&self) -> crate::Optimised {
+        let before = self.paths();
+        let done = self.optimise();
+        self.assert_sound();
+        assert!(self.paths() == before);
+        done
+    }
+
+    pub(super) fn optimise(&self) -> crate::Optimised {
+        crate::optimise(self.subject(), &limits()).expect("no error")
+    }
+
     /// Adds a file that has all free blocks but a few.
     pub(super) fn fill(&self) {
         self.change(|patch| {
