@@ -3,6 +3,9 @@
 //! Batches of directories are written as rounds of a repair are. Block counts, bitmaps and quota
 //! follow in rounds of their own, before the next batch, which then has the freed blocks.
 //!
+//! Invariant: a stop at any write leaves each directory as it was or as it becomes. One for which
+//! that cannot be, because the disk is full, stays as it is.
+//!
 //! Not here: `lost+found`, whose empty blocks have a purpose; directories in inodes; directories
 //! with `casefold`, whose hashes nothing here can make.
 
@@ -165,7 +168,8 @@ impl Patch<'_, '_> {
         let n_new = u64_of(made.bytes.len()) / self.check.block_bytes();
         let is_index_new = made.is_indexed && !dir.inode.flags.contains(InodeFlags::INDEX);
         let is_better = n_new < n_old || (is_index_new && n_new <= n_old + 1 + n_old / 8);
-        if is_better && self.write_made(dir.inode.clone(), nr, &made, &extents)? {
+        let may_stop = self.is_atomic(&extents, n_new)?;
+        if is_better && may_stop && self.write_made(dir.inode.clone(), nr, &made, &extents)? {
             done.directories += 1;
             done.blocks_freed += n_old.saturating_sub(n_new);
         }

@@ -218,17 +218,28 @@ impl Patch<'_, '_> {
         Ok(true)
     }
 
+    /// Whether a stop at any write leaves the old or the new state of a directory that gets `n`
+    /// blocks.
+    pub(super) fn is_atomic(&self, old: &[Extent], n: u64) -> Step<bool> {
+        let n_old = old.iter().map(|extent| u64::from(extent.len)).sum::<u64>();
+        let is_logged = self.check.log.is_some() && n.max(n_old) <= self.at_once()?;
+        Ok(is_logged || self.home_of(old, n)? == Home::New)
+    }
+
+    /// Most blocks of a directory that are written through the log at once.
+    fn at_once(&self) -> Step<u64> {
+        let Some(log) = &self.check.log else {
+            return Ok(1);
+        };
+        let room = room_images(log, self.check.geometry.block_size());
+        Ok(room.map_err(|error| Stop::Failed(error.into()))? / LOG_SHARE)
+    }
+
     /// Where the blocks of a directory are to be, so that no crash between parts of a round loses
     /// a name.
     fn home_of(&self, old: &[Extent], n: u64) -> Step<Home> {
         let n_old = old.iter().map(|extent| u64::from(extent.len)).sum::<u64>();
-        let at_once = match &self.check.log {
-            Some(log) => {
-                let room = room_images(log, self.check.geometry.block_size());
-                room.map_err(|error| Stop::Failed(error.into()))? / LOG_SHARE
-            }
-            None => 1,
-        };
+        let at_once = self.at_once()?;
         let geometry = &self.check.geometry;
         let all = geometry.clusters_count();
         let free = all.saturating_sub(self.check.claimed.count_below(all));

@@ -211,6 +211,25 @@ fn extended_options_do_what_they_say() {
 }
 
 #[test]
+fn directories_are_optimised_if_asked() {
+    let rig = damaged(&["mkdir d", "expand_dir d", "expand_dir d"]);
+    rig.assert_clean();
+    let before = bytes(&rig.image());
+    let (code, said) = status(&rig, &["fsck", "-Dn", "disk.img"]);
+    assert_eq!(code, Some(16), "{said}");
+    let (code, said) = status(&rig, &["fsck", "-Dp", "disk.img"]);
+    assert_eq!(code, Some(0), "it was unmounted cleanly: {said}");
+    assert_eq!(before, bytes(&rig.image()));
+    let (code, said) = status(&rig, &["fsck", "-Dy", "disk.img"]);
+    assert_eq!(code, Some(0), "{said}");
+    let what = "1 directories were built anew, 2 blocks of them are free";
+    assert!(said.contains(what), "{said}");
+    rig.assert_clean();
+    let (_, said) = status(&rig, &["fsck", "-Dfp", "disk.img"]);
+    assert!(said.contains("0 directories were built anew"), "{said}");
+}
+
+#[test]
 fn progress_goes_to_the_descriptor_that_the_caller_names() {
     let rig = damaged(&[COUNT]);
     let shell = format!(
