@@ -8,6 +8,7 @@
 use crate::bytes::{get_u16, get_u32, join_u32, put_slice, put_u16, put_u32, upto};
 use crate::checksum::{Checksums, DescriptorChecksum, Seed, crc16};
 use crate::{BlockNr, Corrupt, CorruptKind, DamageLocation, Feature, Geometry, GroupNr};
+use std::ops::Range;
 use uext4_num::{high_u16, high_u32, low_u16, low_u32, usize_of};
 
 #[cfg(test)]
@@ -214,7 +215,9 @@ impl GroupDescriptor {
         put_slice(out, WIDE_BYTES, &self.tail);
     }
 
-    fn check(&self, group: GroupNr, geometry: &Geometry) -> Result<(), CorruptKind> {
+    /// The blocks where bitmaps and the table of a group may be. Block 0 never holds one: it is the
+    /// superblock's or the boot block.
+    pub fn places(group: GroupNr, geometry: &Geometry) -> Range<u64> {
         let first = geometry.group_first_block(group).0;
         let (start, end) = if geometry.features.has(Feature::FLEX_BG) {
             (u64::from(geometry.first_data_block), geometry.blocks_count)
@@ -222,10 +225,14 @@ impl GroupDescriptor {
             let len = u64::from(geometry.blocks_in_group(group));
             (first, first.saturating_add(len))
         };
+        start.max(1)..end
+    }
+
+    fn check(&self, group: GroupNr, geometry: &Geometry) -> Result<(), CorruptKind> {
+        let places = Self::places(group, geometry);
         let inside = |block: BlockNr, len: u32| {
-            // Block 0 never holds a bitmap or table: it is the superblock's or the boot block.
             let last = block.0.checked_add(u64::from(len));
-            block.0 != 0 && block.0 >= start && last.is_some_and(|last| last <= end)
+            block.0 >= places.start && last.is_some_and(|last| last <= places.end)
         };
         if !inside(self.block_bitmap, 1) {
             return Err(CorruptKind::BlockBitmapRange {

@@ -46,7 +46,8 @@ impl Check<'_> {
         }
     }
 
-    fn zones_of(
+    /// The metadata of a group: that which every group has, and what its descriptor names.
+    pub(crate) fn zones_of(
         &self,
         group: GroupNr,
         descriptor: Option<&GroupDescriptor>,
@@ -68,15 +69,22 @@ impl Check<'_> {
     fn keep_apart(&mut self, mut zones: Vec<(Range<u64>, GroupNr)>) -> Step {
         zones.sort_unstable_by_key(|(zone, _)| zone.start);
         let mut metadata: Vec<Range<u64>> = Vec::new();
+        // The group whose zone ends last.
+        let mut owner = GroupNr(0);
         for (zone, group) in zones {
             let end = zone.end.min(self.geometry.blocks_count);
-            match metadata.last_mut() {
-                Some(last) if last.end > zone.start => {
-                    last.end = last.end.max(end);
-                    let problem = CorruptKind::GroupOverlap;
-                    self.add_problem(DamageLocation::Group(group), "group descriptor", problem);
+            let behind = metadata.last().map_or(0, |last| last.end);
+            if behind > zone.start {
+                self.add_overlap(owner);
+                if group != owner {
+                    self.add_overlap(group);
                 }
-                Some(last) if last.end == zone.start => last.end = end,
+            }
+            if end > behind {
+                owner = group;
+            }
+            match metadata.last_mut() {
+                Some(last) if last.end >= zone.start => last.end = last.end.max(end),
                 _ => metadata.push(zone.start..end),
             }
             let clusters = self.clusters(zone.start..end);
@@ -84,6 +92,12 @@ impl Check<'_> {
         }
         self.metadata = Arc::new(metadata);
         Ok(())
+    }
+
+    /// Either of two groups may be the one whose descriptor is wrong.
+    fn add_overlap(&mut self, group: GroupNr) {
+        let problem = CorruptKind::GroupOverlap;
+        self.add_problem(DamageLocation::Group(group), "group descriptor", problem);
     }
 
     /// The clusters that contain these blocks.

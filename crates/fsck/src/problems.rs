@@ -173,10 +173,14 @@ table! {
     "group descriptor", FreeClusters, Descriptor, Repairs, "counts again";
     "group descriptor", InodeCounts, Descriptor, Repairs, "counts again";
     "group descriptor", UnwrittenGroup, Descriptor, Repairs, "clears the flags";
-    "group descriptor", BlockBitmapRange, Descriptor, Stops, "takes the place from a backup";
-    "group descriptor", InodeBitmapRange, Descriptor, Stops, "takes the place from a backup";
-    "group descriptor", InodeTableRange, Descriptor, Stops, "takes the place from a backup";
-    "group descriptor", GroupOverlap, Descriptor, Stops, "takes the place from a backup";
+    "group descriptor", BlockBitmapRange, Descriptor, Stops,
+        "takes the place from a backup, or a new one";
+    "group descriptor", InodeBitmapRange, Descriptor, Stops,
+        "takes the place from a backup, or a new one";
+    "group descriptor", InodeTableRange, Descriptor, Stops,
+        "takes the place from a backup, or searches for the table; else makes an empty one";
+    "group descriptor", GroupOverlap, Descriptor, Stops,
+        "moves what is not where it belongs";
     "group descriptor", FreeInodesWrong, InodeBitmap, Repairs, "counts again";
     "group descriptor", DirectoriesWrong, InodeBitmap, Repairs, "counts again";
     "group descriptor", FreeClustersWrong, BlockBitmap, Repairs, "counts again";

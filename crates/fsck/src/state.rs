@@ -151,6 +151,23 @@ impl<'a> Check<'a> {
     }
 
     pub(crate) fn run(&mut self) -> Step {
+        self.claim_all()?;
+        self.check_own_inodes();
+        self.shared_blocks()?;
+        self.compare_values()?;
+        self.end_pass()?;
+        self.check_directories()?;
+        self.end_pass()?;
+        self.check_links()?;
+        self.end_pass()?;
+        self.check_bitmaps()?;
+        self.end_pass()?;
+        self.check_quotas()?;
+        self.end_pass()
+    }
+
+    /// The passes up to that over the inodes, which claims what is in use.
+    pub(crate) fn claim_all(&mut self) -> Step {
         let geometry = &self.geometry;
         let inodes = u64::from(geometry.inodes_count);
         let clusters = geometry.clusters_count();
@@ -170,19 +187,7 @@ impl<'a> Check<'a> {
         self.read_orphan_file()?;
         self.find_orphans()?;
         self.end_pass()?;
-        self.check_inodes()?;
-        self.check_own_inodes();
-        self.shared_blocks()?;
-        self.compare_values()?;
-        self.end_pass()?;
-        self.check_directories()?;
-        self.end_pass()?;
-        self.check_links()?;
-        self.end_pass()?;
-        self.check_bitmaps()?;
-        self.end_pass()?;
-        self.check_quotas()?;
-        self.end_pass()
+        self.check_inodes()
     }
 
     /// Has the findings repaired, if this is part of a repair.

@@ -18,7 +18,8 @@ pub(crate) enum Outcome {
 }
 
 impl Patch<'_, '_> {
-    /// Makes the repairs of one area. Names for inodes that have none are added together.
+    /// Makes the repairs of one area. Names for inodes that have none, and places for metadata, are
+    /// found together.
     pub(super) fn repair_all(
         &mut self,
         area: Area,
@@ -27,6 +28,9 @@ impl Patch<'_, '_> {
         if area == Area::Connection {
             let numbers: Vec<_> = tasks.keys().map(|task| InodeNr(low_u32(task.nr))).collect();
             return self.connect(&numbers);
+        }
+        if area == Area::Descriptor {
+            return self.repair_descriptors(tasks);
         }
         let repairs = tasks.iter();
         repairs
@@ -39,7 +43,6 @@ impl Patch<'_, '_> {
         let nr = low_u32(task.nr);
         match task.area {
             Area::Superblock => self.repair_superblock(findings),
-            Area::Descriptor => self.repair_descriptor(GroupNr(nr)),
             Area::Log => self.repair_log(findings),
             Area::Mmp => self.repair_mmp(findings),
             Area::OrphanFile => self.repair_orphan_file(findings),

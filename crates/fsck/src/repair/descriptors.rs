@@ -2,35 +2,71 @@
 
 use super::Outcome;
 use super::patch::Patch;
+use crate::problems::Task;
+use crate::report::Finding;
 use crate::state::Step;
-use uext4_format::{BlockNr, GroupDescriptor, GroupNr, group_flag};
-use uext4_num::usize_of;
+use std::collections::BTreeMap;
+use uext4_format::{BlockNr, CorruptKind, GroupDescriptor, GroupNr, group_flag};
+use uext4_num::{low_u32, usize_of};
 
 impl Patch<'_, '_> {
-    /// Takes the locations from a sound backup, else its own if they are possible, and nothing for
-    /// unused: backups are as old as the file system. Counts and checksums of bitmaps follow later.
-    pub(super) fn repair_descriptor(&mut self, group: GroupNr) -> Step<Outcome> {
-        let mut repaired = self.descriptor(group)?;
-        if let Some(backup) = self.backup_descriptor(group)? {
-            repaired.block_bitmap = backup.block_bitmap;
-            repaired.inode_bitmap = backup.inode_bitmap;
-            repaired.inode_table = backup.inode_table;
+    /// Takes the places from sound backups. Groups without one, and those that overlap others, are
+    /// placed by what is found there (`places`). Counts and checksums of bitmaps follow later.
+    pub(super) fn repair_descriptors(
+        &mut self,
+        tasks: &BTreeMap<Task, Vec<Finding>>,
+    ) -> Step<Vec<Outcome>> {
+        let mut unplaced = BTreeMap::new();
+        for (task, findings) in tasks {
+            let group = GroupNr(low_u32(task.nr));
+            let mut problems = findings.iter().map(|finding| finding.corrupt.problem);
+            let overlaps = problems.any(|problem| problem == CorruptKind::GroupOverlap);
+            let own = self.bounded(group)?;
+            let backup = self.backup_descriptor(group)?;
+            let repaired = match &backup {
+                Some(backup) => at_places_of(own, backup),
+                None => own,
+            };
+            let has_places = backup.is_some() || !findings.iter().any(is_about_places);
+            if has_places && !overlaps && self.is_possible(group, &repaired) {
+                self.write_descriptor(group, &repaired)?;
+            } else {
+                unplaced.insert(group, backup);
+            }
         }
+        let impossible = self.place_groups(unplaced)?;
+        let numbers = tasks.keys().map(|task| GroupNr(low_u32(task.nr)));
+        let outcomes = numbers.map(|group| {
+            if impossible.contains(&group) {
+                Outcome::Impossible
+            } else {
+                Outcome::Repaired
+            }
+        });
+        Ok(outcomes.collect())
+    }
+
+    /// A descriptor with possible counts, and nothing for unused: backups are as old as the file
+    /// system.
+    pub(super) fn bounded(&mut self, group: GroupNr) -> Step<GroupDescriptor> {
+        let mut bounded = self.descriptor(group)?;
         let geometry = self.check.geometry;
-        repaired.flags &= group_flag::INODE_ZEROED;
-        repaired.itable_unused = 0;
+        bounded.flags &= group_flag::INODE_ZEROED;
+        bounded.itable_unused = 0;
         let clusters = geometry.clusters_in_group(group);
-        repaired.free_clusters = repaired.free_clusters.min(clusters);
-        repaired.free_inodes = repaired.free_inodes.min(geometry.inodes_per_group);
-        repaired.used_dirs = repaired.used_dirs.min(geometry.inodes_per_group);
+        bounded.free_clusters = bounded.free_clusters.min(clusters);
+        bounded.free_inodes = bounded.free_inodes.min(geometry.inodes_per_group);
+        bounded.used_dirs = bounded.used_dirs.min(geometry.inodes_per_group);
+        Ok(bounded)
+    }
+
+    /// Whether what a descriptor names is inside of the file system.
+    fn is_possible(&self, group: GroupNr, descriptor: &GroupDescriptor) -> bool {
+        let geometry = &self.check.geometry;
         let mut bytes = vec![0; usize::from(geometry.desc_size)];
-        repaired.write_to(&mut bytes, group, &geometry, &self.check.checksums);
-        let parsed = GroupDescriptor::parse(&bytes, group, &geometry, &self.check.checksums);
-        if parsed.is_err() {
-            return Ok(Outcome::Impossible);
-        }
-        self.write_descriptor(group, &repaired)?;
-        Ok(Outcome::Repaired)
+        let checksums = &self.check.checksums;
+        descriptor.write_to(&mut bytes, group, geometry, checksums);
+        GroupDescriptor::parse(&bytes, group, geometry, checksums).is_ok()
     }
 
     /// The descriptor in the first group with a backup of the table, if it is sound.
@@ -46,7 +82,7 @@ impl Patch<'_, '_> {
                 continue;
             };
             let block = BlockNr(run.start.0 + u64::from(offset));
-            if block == primary {
+            if block == primary || !geometry.contains(block) {
                 continue;
             }
             let bytes = self.read(block)?;
@@ -57,4 +93,22 @@ impl Patch<'_, '_> {
         }
         Ok(None)
     }
+}
+
+fn at_places_of(mut descriptor: GroupDescriptor, backup: &GroupDescriptor) -> GroupDescriptor {
+    descriptor.block_bitmap = backup.block_bitmap;
+    descriptor.inode_bitmap = backup.inode_bitmap;
+    descriptor.inode_table = backup.inode_table;
+    descriptor
+}
+
+/// Whether a problem says that the places of a descriptor may be wrong.
+fn is_about_places(finding: &Finding) -> bool {
+    matches!(
+        finding.corrupt.problem,
+        CorruptKind::Checksum { .. }
+            | CorruptKind::BlockBitmapRange { .. }
+            | CorruptKind::InodeBitmapRange { .. }
+            | CorruptKind::InodeTableRange { .. }
+    )
 }

@@ -5,9 +5,11 @@
 //! can be believed must have it free.
 
 use super::maps::set_format;
+use super::new_metadata::Searched;
 use super::patch::Patch;
 use crate::bits::Bits;
 use crate::problems::{Area, Problem};
+use crate::report::Finding;
 use crate::state::Step;
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -39,6 +41,10 @@ pub(super) struct Space {
     pub(super) is_full: bool,
     /// Blocks of maps that may be read once more although another map has them.
     reads_left: u64,
+    /// Where searches for places of metadata go on.
+    pub(super) searched: Searched,
+    /// Problems of what was read ahead of its pass.
+    pub(super) surveyed: Vec<Finding>,
     /// Clusters that may be copied; unknown before the first copy.
     pub(super) copies_left: Option<u64>,
 }
@@ -110,7 +116,7 @@ impl Patch<'_, '_> {
     }
 
     /// The first cluster that nothing claimed and no damaged map names.
-    fn first_unnamed(&self, mut range: Range<u64>) -> Option<u64> {
+    pub(super) fn first_unnamed(&self, mut range: Range<u64>) -> Option<u64> {
         while let Some(cluster) = self.check.claimed.first_missing(&range) {
             range.start = match &self.space.spared {
                 Some(spared) => spared.first_missing(&(cluster..range.end))?,
@@ -124,11 +130,12 @@ impl Patch<'_, '_> {
     }
 
     /// Keeps allocations off what the maps with damage name.
-    fn spare_damaged(&mut self) -> Step {
+    pub(super) fn spare_damaged(&mut self) -> Step {
         if std::mem::replace(&mut self.space.has_spared, true) {
             return Ok(());
         }
         let findings = self.check.report.findings.iter();
+        let findings = findings.chain(&self.space.surveyed);
         let damaged = findings.filter_map(|finding| damaged_map(&finding.corrupt));
         let damaged: BTreeSet<u32> = damaged.map(|nr| nr.0).collect();
         for nr in damaged.into_iter().map(InodeNr) {
@@ -145,6 +152,12 @@ impl Patch<'_, '_> {
             }
         }
         Ok(())
+    }
+
+    /// Whether allocations are kept off one of these clusters.
+    pub(super) fn is_spared(&self, clusters: &Range<u64>) -> bool {
+        let spared = self.space.spared.as_ref();
+        spared.is_some_and(|spared| !spared.has_none(clusters))
     }
 
     /// Keeps allocations off these blocks.
@@ -165,14 +178,14 @@ impl Patch<'_, '_> {
         Ok(self.all_claimed() || !self.is_marked(self.first_block(cluster))?)
     }
 
-    fn first_block(&self, cluster: u64) -> BlockNr {
+    pub(super) fn first_block(&self, cluster: u64) -> BlockNr {
         let geometry = &self.check.geometry;
         BlockNr(u64::from(geometry.first_data_block) + (cluster << geometry.cluster_bits))
     }
 
     /// The number of clusters whose blocks are all inside. A partial last one is of no use: copies
     /// would end behind the file system.
-    fn whole_clusters(&self) -> u64 {
+    pub(super) fn whole_clusters(&self) -> u64 {
         let geometry = &self.check.geometry;
         let first = u64::from(geometry.first_data_block);
         geometry.blocks_count.saturating_sub(first) >> geometry.cluster_bits
@@ -200,7 +213,7 @@ impl Patch<'_, '_> {
     }
 
     /// Whether the bitmap has the cluster of a block in use, or cannot be believed.
-    fn is_marked(&mut self, block: BlockNr) -> Step<bool> {
+    pub(super) fn is_marked(&mut self, block: BlockNr) -> Step<bool> {
         let (group, bit) = self.check.geometry.split_block_to_cluster(block);
         let known = self.space.bitmap.take();
         let bytes = match known.filter(|(read, _)| *read == group) {

@@ -12,6 +12,7 @@ mod optimise;
 mod own;
 mod policies;
 mod quota;
+mod places;
 mod random;
 mod space;
 mod threads;

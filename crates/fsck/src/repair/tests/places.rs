@@ -1,0 +1,128 @@
+//! Descriptors that lead elsewhere, without a backup: one group has none.
+
+use super::image::{BLOCK, FIRST, Image, SECOND, contents};
+use uext4_device::BlockDevice;
+use uext4_format::{BlockNr, GroupDescriptor, GroupNr};
+
+/// Feature sets with and without checksums and free choice of places.
+const FEATURES: [&str; 4] = [
+    "^has_journal",
+    "^has_journal,^metadata_csum,^uninit_bg",
+    "^has_journal,^flex_bg,^metadata_csum,uninit_bg",
+    "^has_journal,bigalloc,^resize_inode",
+];
+
+fn image(features: &str) -> Image {
+    let image = Image::new(features);
+    image.add_file(FIRST, 40);
+    image.add_file(SECOND, 3);
+    image
+}
+
+/// Changes the descriptor of a group, with its checksum.
+fn edit_descriptor(image: &Image, change: impl FnOnce(&mut GroupDescriptor)) {
+    image.edit(|patch| {
+        let mut descriptor = patch.descriptor(GroupNr(0))?;
+        change(&mut descriptor);
+        patch.write_descriptor(GroupNr(0), &descriptor)
+    });
+}
+
+fn assert_files(image: &Image) {
+    assert!(image.read(FIRST) == contents(FIRST, 40));
+    assert!(image.read(SECOND) == contents(SECOND, 3));
+}
+
+#[test]
+fn places_outside_are_found_or_made() {
+    for features in FEATURES {
+        let image = image(features);
+        edit_descriptor(&image, |group| group.block_bitmap = BlockNr(70_000));
+        image.repair_of("group-descriptor.block-bitmap-range");
+        edit_descriptor(&image, |group| group.inode_bitmap = BlockNr(0));
+        image.repair_of("group-descriptor.inode-bitmap-range");
+        edit_descriptor(&image, |group| group.inode_table = BlockNr(1 << 30));
+        image.repair_of("group-descriptor.inode-table-range");
+        edit_descriptor(&image, |group| {
+            group.block_bitmap = BlockNr(0);
+            group.inode_bitmap = BlockNr(0);
+            group.inode_table = BlockNr(0);
+        });
+        image.repair();
+        assert_files(&image);
+    }
+}
+
+#[test]
+fn what_overlaps_goes_where_it_belongs() {
+    for features in FEATURES {
+        let image = image(features);
+        edit_descriptor(&image, |group| group.inode_bitmap = group.block_bitmap);
+        image.repair_of("group-descriptor.group-overlap");
+        edit_descriptor(&image, |group| group.block_bitmap.0 = group.inode_table.0 + 3);
+        image.repair_of("group-descriptor.group-overlap");
+        edit_descriptor(&image, |group| group.inode_table = group.inode_bitmap);
+        image.repair_of("group-descriptor.group-overlap");
+        edit_descriptor(&image, |group| group.inode_table.0 = 1);
+        image.repair_of("group-descriptor.group-overlap");
+        assert_files(&image);
+    }
+}
+
+/// A bitmap is no reason to take a block from a file.
+#[test]
+fn a_usual_place_that_a_file_has_is_not_taken() {
+    let image = image("^has_journal,^metadata_csum,^uninit_bg");
+    let taken = image.edit(|patch| Ok(patch.descriptor(GroupNr(0))?.block_bitmap));
+    image.edit_inode(SECOND, |inode| {
+        // The first extent: its block.
+        inode.i_block[20..24].copy_from_slice(&(taken.0 as u32).to_le_bytes());
+    });
+    image
+        .device
+        .write_at(taken.0 * BLOCK, &contents(SECOND, 3)[..BLOCK as usize])
+        .unwrap();
+    edit_descriptor(&image, |group| group.block_bitmap = BlockNr(70_000));
+    image.repair();
+    assert_files(&image);
+}
+
+#[test]
+fn a_table_that_is_nowhere_is_made_empty() {
+    for features in FEATURES {
+        let image = image(features);
+        let (table, len) = image.edit(|patch| {
+            let len = patch.check.geometry.inode_table_blocks();
+            Ok((patch.descriptor(GroupNr(0))?.inode_table, len))
+        });
+        let garbage: Vec<u8> = (0..u64::from(len) * BLOCK)
+            .map(|at| (at * at / 7 + at % 251) as u8 | 1)
+            .collect();
+        image.device.write_at(table.0 * BLOCK, &garbage).unwrap();
+        edit_descriptor(&image, |group| group.inode_table = BlockNr(0));
+        image.repair();
+    }
+}
+
+/// Both groups say that the table is theirs; the one whose inodes are there keeps it.
+#[test]
+fn one_of_two_groups_with_the_same_table_gets_its_own_back() {
+    for (wrong, right) in [(0, 1), (1, 0)].map(|(a, b)| (GroupNr(a), GroupNr(b))) {
+        let image = Image::of_groups(2);
+        image.add_file(FIRST, 40);
+        image.edit(|patch| {
+            let of_other = patch.descriptor(right)?.inode_table;
+            let geometry = patch.check.geometry;
+            // No backup says better.
+            let (_, run) = geometry.descriptor_run(GroupNr(1)).expect("a backup");
+            for at in 0..u64::from(run.len_blocks) {
+                patch.write(BlockNr(run.start.0 + at), vec![0xA5; BLOCK as usize])?;
+            }
+            let mut descriptor = patch.descriptor(wrong)?;
+            descriptor.inode_table = of_other;
+            patch.write_descriptor(wrong, &descriptor)
+        });
+        image.repair_of("group-descriptor.group-overlap");
+        assert!(image.read(FIRST) == contents(FIRST, 40));
+    }
+}
