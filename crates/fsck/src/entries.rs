@@ -59,7 +59,7 @@ impl Check<'_> {
         let hidden = &self.hidden;
         let is_journal_file = hidden.is_journal(entry.inode)
             && entry.inode.0 >= geometry.first_inode
-            && (dir, entry.name) == (InodeNr::ROOT, b".journal");
+            && dir == InodeNr::ROOT;
         let reserved = hidden.contains(entry.inode) && !is_journal_file;
         if reserved || entry.inode == InodeNr::ROOT || !geometry.contains_inode(entry.inode) {
             return Some(CorruptKind::InodeNumber);

@@ -25,6 +25,12 @@ impl Check<'_> {
             let size = usize::from(geometry.desc_size).min(bytes.len());
             let raw = GroupDescriptor::parse_unverified(&bytes[..size]);
             self.check_uninit_flags(group, &raw);
+            if let Some(assumed) = self.assumed.get(&group) {
+                zones.extend(self.zones_of(group, None));
+                zones.push((self.table_zone(assumed), group));
+                descriptors.push(Some(assumed.clone()));
+                continue;
+            }
             let parsed = parsed.map_err(|corrupt| self.add_corrupt(&corrupt)).ok();
             zones.extend(self.zones_of(group, parsed.as_ref()));
             descriptors.push(parsed);
@@ -57,13 +63,17 @@ impl Check<'_> {
         let mut zones = Vec::with_capacity(4);
         zones.push(first..first + u64::from(geometry.base_metadata_blocks(group)));
         if let Some(descriptor) = descriptor {
-            let table = descriptor.inode_table.0;
             zones.push(descriptor.block_bitmap.0..descriptor.block_bitmap.0 + 1);
             zones.push(descriptor.inode_bitmap.0..descriptor.inode_bitmap.0 + 1);
-            zones.push(table..table + u64::from(geometry.inode_table_blocks()));
+            zones.push(self.table_zone(descriptor));
         }
         zones.retain(|zone| zone.start < zone.end);
         zones.into_iter().map(|zone| (zone, group)).collect()
+    }
+
+    fn table_zone(&self, descriptor: &GroupDescriptor) -> Range<u64> {
+        let table = descriptor.inode_table.0;
+        table..table.saturating_add(self.geometry.inode_table_blocks().into())
     }
 
     fn keep_apart(&mut self, mut zones: Vec<(Range<u64>, GroupNr)>) -> Step {

@@ -156,6 +156,7 @@ macro_rules! table {
 }
 
 table! {
+    "primary superblock", FirstMetaGroup, Superblock, Stops, "clears the feature meta_bg";
     "primary superblock", *, Superblock, Stops, "is taken from a backup";
     "superblock", TwoSeals, Superblock, Repairs, "clears the feature uninit_bg";
     "superblock", OrphanFileWithoutJournal, Superblock, Repairs, "clears the feature orphan_file";

@@ -12,7 +12,7 @@ use crate::report::{CheckReport, Finding, Limits, Pass};
 use crate::subject::Subject;
 use crate::usages::Usages;
 use crate::values::Values;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::time::Duration;
 use uext4_device::BlockDevice;
@@ -62,6 +62,8 @@ pub(crate) struct Check<'a> {
     pub(crate) started: Duration,
     pub(crate) report: CheckReport,
     pub(crate) descriptors: Arc<Vec<Option<GroupDescriptor>>>,
+    /// Descriptors of which only the tables count, whatever is stored.
+    pub(crate) assumed: Arc<BTreeMap<GroupNr, GroupDescriptor>>,
     /// Parts of inode tables that were never written; empty until the map of bad blocks is met.
     pub(crate) unwritten_tables: Vec<Range<u64>>,
     /// Metadata blocks that no file may map, sorted and merged.
@@ -122,6 +124,7 @@ impl<'a> Check<'a> {
             started: subject.clock.monotonic(),
             report: CheckReport::default(),
             descriptors: Arc::default(),
+            assumed: Arc::default(),
             unwritten_tables: Vec::new(),
             metadata: Arc::default(),
             claimed: Bits::default(),

@@ -15,11 +15,11 @@ use crate::report::{Limits, Pass};
 use crate::state::{Check, Step};
 use crate::subject::Subject;
 use crate::usages::Usages;
-use std::collections::BTreeSet;
 use std::collections::hash_map::RandomState;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::time::Duration;
-use uext4_format::{GroupDescriptor, InodeNr};
+use uext4_format::{GroupDescriptor, GroupNr, InodeNr};
 use uext4_num::{clamp_usize, u64_of};
 use uext4_sync::{Arc, mpsc, thread};
 
@@ -38,6 +38,7 @@ pub(crate) struct Basis<'a> {
     /// Those of a thread.
     limits: Limits,
     started: Duration,
+    assumed: Arc<BTreeMap<GroupNr, GroupDescriptor>>,
     descriptors: Arc<Vec<Option<GroupDescriptor>>>,
     metadata: Arc<Vec<Range<u64>>>,
     orphans: Arc<BTreeSet<u32>>,
@@ -51,6 +52,7 @@ impl Basis<'_> {
     fn check(&self) -> Check<'_> {
         let mut check = Check::new(self.subject, &self.limits);
         check.started = self.started;
+        check.assumed = Arc::clone(&self.assumed);
         check.descriptors = Arc::clone(&self.descriptors);
         check.metadata = Arc::clone(&self.metadata);
         check.orphans = Arc::clone(&self.orphans);
@@ -84,6 +86,7 @@ impl<'a> Check<'a> {
                 ..self.limits.clone()
             },
             started: self.started,
+            assumed: Arc::clone(&self.assumed),
             descriptors: Arc::clone(&self.descriptors),
             metadata: Arc::clone(&self.metadata),
             orphans: Arc::clone(&self.orphans),

@@ -19,10 +19,11 @@ const GROUPS: [u64; 8] = [1, 3, 5, 7, 9, 25, 27, 49];
 /// Block sizes of ext4, as powers of two.
 const BLOCK_BITS: std::ops::RangeInclusive<u32> = 10..=16;
 
-/// A backup to write in place of the primary superblock.
+/// A superblock to write in place of the primary one: a backup, or itself without its damage.
 #[derive(Clone, Debug)]
 pub struct Restoration {
     superblock: Superblock,
+    is_backup: bool,
     /// What is wrong with the primary one; `None` if a user names the backup.
     damage: Option<Finding>,
 }
@@ -40,6 +41,7 @@ impl Restoration {
             let superblock = named(device, kib)?;
             return Ok(Some(Self {
                 superblock,
+                is_backup: true,
                 damage: None,
             }));
         }
@@ -52,19 +54,26 @@ impl Restoration {
             Error::Mount(_) => CorruptKind::magic(0),
             _ => return Err(damage),
         };
+        let mut finding = Finding {
+            corrupt: Corrupt::new(DamageLocation::Superblock, "primary superblock", corrupt),
+            detail: None,
+            byte: Some(SUPERBLOCK_OFFSET),
+        };
+        if let Some(superblock) = mended(device, corrupt) {
+            return Ok(Some(Self {
+                superblock,
+                is_backup: false,
+                damage: Some(finding),
+            }));
+        }
         let Some(superblock) = find_backup(device) else {
             return Err(damage);
         };
-        let finding = Finding {
-            corrupt: Corrupt::new(DamageLocation::Superblock, "primary superblock", corrupt),
-            detail: Some(format!(
-                "a backup is in group {}",
-                superblock.block_group_nr
-            )),
-            byte: Some(SUPERBLOCK_OFFSET),
-        };
+        let group = superblock.block_group_nr;
+        finding.detail = Some(format!("a backup is in group {group}"));
         Ok(Some(Self {
             superblock,
+            is_backup: true,
             damage: Some(finding),
         }))
     }
@@ -82,14 +91,18 @@ impl Restoration {
         (decision != Decision::Repair).then_some(damage)
     }
 
-    /// Writes the backup. The log, of whose state it says nothing, is replayed at the next mount.
+    /// Writes the superblock. The log, of whose state a backup says nothing, is replayed at the
+    /// next mount.
     ///
     /// # Errors
     /// Those of the device.
     pub fn write(self, device: &dyn BlockDevice) -> Result<()> {
         let mut disk = self.superblock;
-        disk.block_group_nr = 0;
         disk.state &= !state::VALID;
+        if !self.is_backup {
+            return write_superblock(device, &disk);
+        }
+        disk.block_group_nr = 0;
         // A backup may be older than the orphans.
         disk.last_orphan = 0;
         let mut features = disk.features();
@@ -130,6 +143,24 @@ fn is_at(disk: &Superblock, byte: u64) -> bool {
     let block = geometry.superblock_block(group);
     let is_there = block.is_some_and(|block| block.0 << geometry.block_bits == byte);
     group.0 > 0 && is_named && is_there
+}
+
+/// The primary superblock without its only damage: a first meta group behind all descriptors, so
+/// that there are none in meta groups.
+fn mended(device: &dyn BlockDevice, problem: CorruptKind) -> Option<Superblock> {
+    if !matches!(problem, CorruptKind::FirstMetaGroup { .. }) {
+        return None;
+    }
+    let mut bytes = [0; SUPERBLOCK_BYTES];
+    device.read_at(SUPERBLOCK_OFFSET, &mut bytes).ok()?;
+    let mut disk = Superblock::parse_unverified(&bytes).ok()?;
+    let mut features = disk.features();
+    features.remove(Feature::META_BG);
+    disk.set_features(features);
+    disk.first_meta_bg = 0;
+    // Its checksum was right: it is compared first.
+    let disk = Superblock::parse(&disk.to_bytes()).ok()?;
+    fits(device, &disk).then_some(disk)
 }
 
 fn fits(device: &dyn BlockDevice, disk: &Superblock) -> bool {

@@ -10,9 +10,7 @@ use crate::contested::lies_in;
 use crate::state::Step;
 use std::collections::BTreeSet;
 use std::ops::Range;
-use uext4_format::extent::{
-    Expect, Extent, ExtentNode, ExtentState, LOGICAL_BLOCKS, MAGIC, MAX_DEPTH,
-};
+use uext4_format::extent::{Expect, Extent, ExtentNode, ExtentState, LOGICAL_BLOCKS, MAGIC};
 use uext4_format::indirect::{DIRECT_BLOCKS, ROOT_POINTERS, pointer};
 use uext4_format::{BlockNr, DamageLocation, Inode, InodeFlags, InodeNr, LogicalBlock, Seed};
 use uext4_num::{clamp_u32, u64_of};
@@ -20,6 +18,9 @@ use uext4_volume::append_extent;
 
 /// Memory for each extent and for each block of the map, in bytes.
 pub(super) const BYTES_EACH: u64 = 64;
+
+/// Deepest tree that is read. A sound one is less deep.
+const DEPTH_READ_MAX: u16 = 32;
 
 /// What was read of a map.
 struct Reader {
@@ -96,7 +97,7 @@ impl Patch<'_, '_> {
             if self.check.may_map(&only(index.child)) {
                 let bytes = self.read(index.child)?;
                 let child = ExtentNode::new(&bytes[..]);
-                if child.magic() == MAGIC && child.depth() < MAX_DEPTH {
+                if child.magic() == MAGIC && child.depth() < DEPTH_READ_MAX {
                     return Ok(child.depth() + 1);
                 }
             }
@@ -309,5 +310,5 @@ pub(super) fn only(block: BlockNr) -> Range<u64> {
 /// Whether a block is a node: by its magic, or else by the other numbers of its header.
 fn is_readable(node: &ExtentNode<&[u8]>) -> bool {
     let has_limit = node.max() == node.capacity() && (1..=node.max()).contains(&node.count());
-    node.magic() == MAGIC || (has_limit && node.depth() <= MAX_DEPTH)
+    node.magic() == MAGIC || (has_limit && node.depth() <= DEPTH_READ_MAX)
 }

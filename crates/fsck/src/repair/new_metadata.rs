@@ -8,7 +8,8 @@ use crate::state::{Step, Stop};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use uext4_format::{
-    BlockNr, Feature, GroupDescriptor, GroupNr, RawInode, block_bitmap_checksum, inode_bitmap_checksum,
+    BlockNr, Feature, GroupDescriptor, GroupNr, RawInode, block_bitmap_checksum,
+    inode_bitmap_checksum,
 };
 use uext4_num::{clamp_usize, usize_of};
 

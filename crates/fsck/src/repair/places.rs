@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use uext4_format::{BlockNr, Feature, GroupDescriptor, GroupNr};
 use uext4_num::usize_of;
+use uext4_sync::Arc;
 
 /// Groups beside that are looked at.
 const BESIDE_MAX: u32 = 16;
@@ -26,6 +27,15 @@ pub(super) struct Places {
     pub(super) block_bitmap: BlockNr,
     pub(super) inode_bitmap: BlockNr,
     pub(super) inode_table: BlockNr,
+}
+
+/// A group whose metadata is to be placed.
+struct Wanted {
+    group: GroupNr,
+    /// Places that descriptors name, before the others.
+    n_named: usize,
+    /// Whether its table was found, and its inodes were read.
+    is_read: bool,
 }
 
 /// Blocks of metadata that have their place.
@@ -61,17 +71,30 @@ impl Patch<'_, '_> {
         if unplaced.is_empty() {
             return Ok(impossible);
         }
-        self.claim_ahead()?;
         let mut taken = self.placed(&unplaced)?;
         // Those at their usual places first: another group that names the same is wrong.
-        let mut others = Vec::new();
+        let mut assumed = BTreeMap::new();
         for group in unplaced.keys() {
-            if !self.keep_usual(*group, &unplaced, &mut taken)? {
-                others.push(*group);
+            if let Some(kept) = self.keep_usual(*group, &unplaced, &mut taken)? {
+                assumed.insert(*group, kept);
             }
         }
+        let all = unplaced.keys().copied();
+        let others: Vec<GroupNr> = all.filter(|group| !assumed.contains_key(group)).collect();
+        for group in &others {
+            let tables = self.known_tables(*group, &unplaced)?;
+            if let Some(table) = self.find_table(*group, &tables, &taken)? {
+                self.put(&mut taken, self.table_at(table))?;
+                let mut descriptor = self.bounded(*group)?;
+                descriptor.inode_table = table;
+                assumed.insert(*group, descriptor);
+            }
+        }
+        let assumed = Arc::new(assumed);
+        self.claim_ahead(&assumed)?;
         for group in others {
-            if !self.place_group(group, &unplaced, &mut taken)? {
+            let table = assumed.get(&group).map(|found| found.inode_table);
+            if !self.place_group(group, &unplaced, table, &mut taken)? {
                 impossible.insert(group);
             }
         }
@@ -79,8 +102,10 @@ impl Patch<'_, '_> {
     }
 
     /// Claims what the inodes that can be read have, so that nothing new is put there.
-    fn claim_ahead(&mut self) -> Step {
+    /// Of the `assumed` descriptors only the tables are read.
+    fn claim_ahead(&mut self, assumed: &Arc<BTreeMap<GroupNr, GroupDescriptor>>) -> Step {
         let mut ahead = Check::new(self.check.subject, self.check.limits);
+        ahead.assumed = Arc::clone(assumed);
         ahead.started = self.check.started;
         ahead.memory_bytes = self.check.memory_bytes;
         let ended = ahead.claim_all();
@@ -131,20 +156,20 @@ impl Patch<'_, '_> {
         group: GroupNr,
         unplaced: &Unplaced,
         taken: &mut Taken,
-    ) -> Step<bool> {
+    ) -> Step<Option<GroupDescriptor>> {
         let own = self.bounded(group)?;
         let places = Places::of(&own);
         let is_usual = self.usual_places(group, unplaced).contains(&places);
         let zones = places.zones(self.check.geometry.inode_table_blocks().into());
         let is_free = |zone: &Range<u64>| self.may_be_at(group, taken, zone);
         if !is_usual || !zones.iter().all(is_free) {
-            return Ok(false);
+            return Ok(None);
         }
         for zone in zones {
             self.put(taken, zone)?;
         }
         self.write_descriptor(group, &own)?;
-        Ok(true)
+        Ok(Some(own))
     }
 
     /// Whether blocks are where metadata of this group may be, and no other metadata is there.
@@ -202,41 +227,65 @@ impl Patch<'_, '_> {
         usual
     }
 
+    /// The places that are known for the metadata of a group, and how many of the first ones
+    /// descriptors name.
+    fn known_places(&mut self, group: GroupNr, unplaced: &Unplaced) -> Step<(Vec<Places>, usize)> {
+        let mut known = vec![Places::of(&self.bounded(group)?)];
+        let backup = unplaced.get(&group).and_then(Option::as_ref);
+        known.extend(backup.map(Places::of));
+        let n_named = known.len();
+        known.extend(self.usual_places(group, unplaced));
+        Ok((known, n_named))
+    }
+
+    fn known_tables(&mut self, group: GroupNr, unplaced: &Unplaced) -> Step<Vec<BlockNr>> {
+        let (known, _) = self.known_places(group, unplaced)?;
+        Ok(known.iter().map(|places| places.inode_table).collect())
+    }
+
+    fn table_at(&self, start: BlockNr) -> Range<u64> {
+        run(start, self.check.geometry.inode_table_blocks().into())
+    }
+
     /// Gives the metadata of a group the best places; false if there is no space.
     fn place_group(
         &mut self,
         group: GroupNr,
         unplaced: &Unplaced,
+        found: Option<BlockNr>,
         taken: &mut Taken,
     ) -> Step<bool> {
         let mut descriptor = self.bounded(group)?;
-        let mut known = vec![Places::of(&descriptor)];
-        let backup = unplaced.get(&group).and_then(Option::as_ref);
-        known.extend(backup.map(Places::of));
-        let n_named = known.len();
-        known.extend(self.usual_places(group, unplaced));
+        let (known, n_named) = self.known_places(group, unplaced)?;
         let tables: Vec<BlockNr> = known.iter().map(|places| places.inode_table).collect();
-        let table = self.find_table(group, &tables, n_named, taken)?;
-        let table = match table {
-            Some(table) => table,
-            None => match self.new_table(group, &tables, taken)? {
-                Some(table) => table,
-                None => return Ok(false),
-            },
+        let is_read = found.is_some();
+        let mut table = found;
+        if table.is_none() {
+            table = self.named_table(group, &tables[..n_named], taken);
+        }
+        if table.is_none() {
+            table = self.new_table(group, &tables, taken)?;
+        }
+        let Some(table) = table else {
+            return Ok(false);
         };
-        let len = u64::from(self.check.geometry.inode_table_blocks());
-        self.put(taken, run(table, len))?;
+        self.put(taken, self.table_at(table))?;
         descriptor.inode_table = table;
-        let blocks: Vec<BlockNr> = known.iter().map(|places| places.block_bitmap).collect();
-        let inodes: Vec<BlockNr> = known.iter().map(|places| places.inode_bitmap).collect();
-        let Some((block, is_new)) = self.place_bitmap(group, &blocks, n_named, taken)? else {
+        let blocks = known.iter().map(|places| places.block_bitmap).collect();
+        let inodes = known.iter().map(|places| places.inode_bitmap).collect();
+        let bitmap = Wanted {
+            group,
+            n_named,
+            is_read,
+        };
+        let Some((block, is_new)) = self.place_bitmap(&bitmap, blocks, taken)? else {
             return Ok(false);
         };
         descriptor.block_bitmap = block;
         if is_new {
             self.fill_block_bitmap(group, &mut descriptor, taken)?;
         }
-        let Some((block, is_new)) = self.place_bitmap(group, &inodes, n_named, taken)? else {
+        let Some((block, is_new)) = self.place_bitmap(&bitmap, inodes, taken)? else {
             return Ok(false);
         };
         descriptor.inode_bitmap = block;
@@ -247,54 +296,54 @@ impl Patch<'_, '_> {
         Ok(true)
     }
 
-    /// The first place that looks like the table of a group; else one that a descriptor names, the
-    /// first ones, unless files have its blocks.
+    /// The first place that looks like the table of a group.
     fn find_table(
         &mut self,
         group: GroupNr,
         places: &[BlockNr],
-        n_named: usize,
         taken: &Taken,
     ) -> Step<Option<BlockNr>> {
-        let len = u64::from(self.check.geometry.inode_table_blocks());
-        let mut empty = None;
-        for (nth, place) in places.iter().enumerate() {
-            let zone = run(*place, len);
-            if !self.may_be_at(group, taken, &zone) {
-                continue;
-            }
-            if self.is_table_of(group, *place)? {
+        for place in places {
+            let is_possible = self.may_be_at(group, taken, &self.table_at(*place));
+            if is_possible && self.is_table_of(group, *place)? {
                 return Ok(Some(*place));
             }
-            if nth < n_named && empty.is_none() && self.is_own_or_free(group, taken, &zone) {
-                empty = Some(*place);
-            }
         }
-        Ok(empty)
+        Ok(None)
+    }
+
+    /// The first place of a table that a descriptor names, unless files have its blocks.
+    fn named_table(&self, group: GroupNr, named: &[BlockNr], taken: &Taken) -> Option<BlockNr> {
+        let bitmap = Wanted {
+            group,
+            n_named: named.len(),
+            is_read: false,
+        };
+        named.iter().copied().find(|place| {
+            let zone = self.table_at(*place);
+            self.may_be_at(group, taken, &zone) && self.is_own_or_free(&bitmap, taken, &zone)
+        })
     }
 
     /// The place of a bitmap, and whether it was none before.
     fn place_bitmap(
         &mut self,
-        group: GroupNr,
-        places: &[BlockNr],
-        n_named: usize,
+        wanted: &Wanted,
+        places: Vec<BlockNr>,
         taken: &mut Taken,
     ) -> Step<Option<(BlockNr, bool)>> {
-        for (nth, place) in places.iter().enumerate() {
-            let zone = run(*place, 1);
-            let is_free = self.may_be_at(group, taken, &zone)
-                && if nth < n_named {
-                    self.is_own_or_free(group, taken, &zone)
-                } else {
-                    self.is_unclaimed(taken, &zone)
-                };
+        for (nth, place) in places.into_iter().enumerate() {
+            let zone = run(place, 1);
+            let is_named = nth < wanted.n_named;
+            let is_free = self.may_be_at(wanted.group, taken, &zone)
+                && (self.is_unclaimed(taken, &zone)
+                    || is_named && self.is_own_or_free(wanted, taken, &zone));
             if is_free {
                 self.put(taken, zone)?;
-                return Ok(Some((*place, nth >= n_named)));
+                return Ok(Some((place, !is_named)));
             }
         }
-        let found = self.find_run(group, 1, taken)?;
+        let found = self.find_run(wanted.group, 1, taken)?;
         if let Some(place) = found {
             self.put(taken, run(place, 1))?;
         }
@@ -302,10 +351,10 @@ impl Patch<'_, '_> {
     }
 
     /// Whether no file has these blocks. What a descriptor without damage names counts as claimed
-    /// by itself.
-    fn is_own_or_free(&self, group: GroupNr, taken: &Taken, zone: &Range<u64>) -> bool {
-        let descriptor = self.check.descriptors.get(usize_of(group.0));
-        let is_claimed_by_itself = descriptor.is_some_and(Option::is_some);
+    /// by itself, unless only its table was read.
+    fn is_own_or_free(&self, wanted: &Wanted, taken: &Taken, zone: &Range<u64>) -> bool {
+        let descriptor = self.check.descriptors.get(usize_of(wanted.group.0));
+        let is_claimed_by_itself = !wanted.is_read && descriptor.is_some_and(Option::is_some);
         is_claimed_by_itself || self.is_unclaimed(taken, zone)
     }
 

@@ -110,12 +110,13 @@ impl<'d> Rounds<'d> {
             }
         }
         let changes = patch.into_changes();
-        for finding in failed {
-            self.leave_unrepairable(check, finding)?;
-        }
         if repaired.is_empty() {
+            for finding in failed {
+                self.leave_unrepairable(check, finding)?;
+            }
             return Ok(());
         }
+        // The others may be possible once these are made: then it is known what is free.
         for finding in repaired {
             self.count_repair(&finding);
         }

@@ -11,7 +11,8 @@ use crate::entries::{Names, Rules, is_forbidden};
 use crate::state::Check;
 use std::ops::Range;
 use uext4_format::dirent::{
-    DirEntries, DirEntry, LeafTail, MIN_RECORD_BYTES, NAME_MAX, RecordHeader, space_needed,
+    DirEntries, DirEntry, LeafTail, MIN_RECORD_BYTES, NAME_MAX, RecordHeader, has_tail,
+    space_needed,
 };
 use uext4_format::{DamageLocation, Feature, FileType, InodeNr};
 
@@ -115,8 +116,19 @@ impl Walker<'_, '_> {
         };
         let slack = at + record.used_bytes()..at + record.rec_len;
         let entry = (!record.is_free()).then(|| Entry::of(&record));
+        if self.covers_tail(slack.end) {
+            let before = self.found.sound.len();
+            self.found.before_damage.get_or_insert(before);
+        }
         self.found.sound.extend(entry);
         self.slack = slack;
+    }
+
+    /// Whether a record that ends here has the bytes of a tail, which is there.
+    fn covers_tail(&self, end: usize) -> bool {
+        let bytes = self.area.bytes;
+        let tail_at = bytes.len().saturating_sub(self.area.tail.bytes());
+        end > tail_at && tail_at < bytes.len() && has_tail(bytes)
     }
 
     fn scan_slack(&mut self) {

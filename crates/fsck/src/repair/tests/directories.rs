@@ -4,9 +4,11 @@ use super::super::Outcome;
 use super::super::accepted::Accepted;
 use super::super::entries::Entry;
 use super::policies::{context, encrypt};
+use super::image::{BLOCK, Image};
 use super::tree::{Seal, Tree, options};
 use crate::report::Finding;
 use std::collections::BTreeMap;
+use uext4_device::BlockDevice;
 use uext4_format::dirent::{DirEntries, DirEntry, DirLeaf, LeafTail, seal_block};
 use uext4_format::xattr::{XattrName, XattrValue, decode_ibody, encode_ibody};
 use uext4_format::{Corrupt, CorruptKind, DamageLocation, Feature, GroupNr, InodeFlags, InodeNr};
@@ -708,4 +710,16 @@ fn a_repair_of_nothing_changes_nothing() {
     assert_eq!(crate::code(&corrupt), "directory.holes");
     let mut bytes = vec![0; 1024];
     seal_block(&mut bytes, uext4_format::Seed(0));
+}
+
+/// The last record is as long as if the block had no tail.
+#[test]
+fn a_record_over_the_tail_ends_before_it() {
+    let image = Image::new("^has_journal");
+    let lost_found = InodeNr(11);
+    let block = image.extents(lost_found)[0].start;
+    // The length of "..".
+    let at = block.0 * BLOCK + 16;
+    image.device.write_at(at, &1012u16.to_le_bytes()).unwrap();
+    image.repair_of("directory-leaf.checksum");
 }

@@ -6,7 +6,7 @@ use crate::repair::space::Space;
 use uext4_device::BlockDevice;
 use uext4_format::extent::{ExtentNode, ROOT_BYTES};
 use uext4_format::indirect::{pointer, set_pointer};
-use uext4_format::{BlockNr, InodeFlags};
+use uext4_format::{BlockNr, GroupNr, InodeFlags, InodeNr};
 
 const TREES: &str = "^has_journal";
 const TABLES: &str = "^has_journal,^extents,^64bit";
@@ -282,4 +282,59 @@ fn extents_of_a_directory_that_were_never_written_are() {
     image.repair_of("inode-map.never-written");
     assert_eq!(image.inode(root).i_block.len(), ROOT_BYTES);
     assert_eq!(image.read(FIRST), contents(FIRST, 3));
+}
+
+/// A chain of nodes, deeper than any file needs.
+#[test]
+fn a_tree_that_is_too_deep_keeps_its_blocks() {
+    let image = Image::new("^has_journal,^metadata_csum");
+    image.add_file(FIRST, 1);
+    let data = image.extents(FIRST)[0].start;
+    let header = |depth: u8, max: u8| [0x0A, 0xF3, 1, 0, max, 0, depth, 0, 0, 0, 0, 0];
+    let entry = |block: BlockNr| (block.0 as u32).to_le_bytes();
+    image.edit(|patch| {
+        let mut below = data;
+        for depth in 0..7 {
+            let home = patch.allocate(BlockNr(3000))?.expect("there is space");
+            let mut bytes = vec![0; BLOCK as usize];
+            bytes[..12].copy_from_slice(&header(depth, 84));
+            if depth == 0 {
+                bytes[16] = 1;
+                bytes[20..24].copy_from_slice(&entry(below));
+            } else {
+                bytes[16..20].copy_from_slice(&entry(below));
+            }
+            patch.write(home, bytes)?;
+            below = home;
+        }
+        let mut inode = patch.inode(FIRST)?.expect("it can be read");
+        inode.i_block.fill(0);
+        inode.i_block[..12].copy_from_slice(&header(7, 4));
+        inode.i_block[16..20].copy_from_slice(&entry(below));
+        patch.write_inode(FIRST, &inode)
+    });
+    image.repair_of("extent-header.depth");
+    assert!(image.read(FIRST) == contents(FIRST, 1));
+}
+
+/// What is free is not known before the other map is repaired.
+#[test]
+fn shared_blocks_wait_for_the_repair_of_other_maps() {
+    let image = Image::new("^has_journal");
+    image.add_file(FIRST, 3);
+    image.add_file(SECOND, 3);
+    image.add_file(InodeNr(14), 3);
+    let shared = image.extents(SECOND)[0].start;
+    image.edit_inode(InodeNr(14), |inode| {
+        inode.i_block[20..24].copy_from_slice(&(shared.0 as u32).to_le_bytes());
+    });
+    let expected = image.read(InodeNr(14));
+    image.edit_inode(FIRST, |inode| inode.i_block[0] = 0x55);
+    let bitmap = image.edit(|patch| Ok(patch.descriptor(GroupNr(0))?.block_bitmap));
+    let at = bitmap.0 * BLOCK + 900;
+    image.device.write_at(at, &[0x55]).unwrap();
+    image.repair_of("inode-map.data-shared");
+    assert!(image.read(FIRST) == contents(FIRST, 3));
+    assert!(image.read(SECOND) == contents(SECOND, 3));
+    assert!(image.read(InodeNr(14)) == expected);
 }

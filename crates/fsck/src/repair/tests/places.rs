@@ -1,8 +1,10 @@
 //! Descriptors that lead elsewhere, without a backup: one group has none.
 
 use super::image::{BLOCK, FIRST, Image, SECOND, contents};
+use crate::{RepairAll, Restoration};
 use uext4_device::BlockDevice;
-use uext4_format::{BlockNr, GroupDescriptor, GroupNr};
+use uext4_format::{BlockNr, Feature, GroupDescriptor, GroupNr};
+use uext4_volume::superblock::write_superblock;
 
 /// Feature sets with and without checksums and free choice of places.
 const FEATURES: [&str; 4] = [
@@ -59,7 +61,9 @@ fn what_overlaps_goes_where_it_belongs() {
         let image = image(features);
         edit_descriptor(&image, |group| group.inode_bitmap = group.block_bitmap);
         image.repair_of("group-descriptor.group-overlap");
-        edit_descriptor(&image, |group| group.block_bitmap.0 = group.inode_table.0 + 3);
+        edit_descriptor(&image, |group| {
+            group.block_bitmap.0 = group.inode_table.0 + 3
+        });
         image.repair_of("group-descriptor.group-overlap");
         edit_descriptor(&image, |group| group.inode_table = group.inode_bitmap);
         image.repair_of("group-descriptor.group-overlap");
@@ -125,4 +129,23 @@ fn one_of_two_groups_with_the_same_table_gets_its_own_back() {
         image.repair_of("group-descriptor.group-overlap");
         assert!(image.read(FIRST) == contents(FIRST, 40));
     }
+}
+
+/// No descriptor is in a meta group then.
+#[test]
+fn a_first_meta_group_behind_all_is_cleared() {
+    let image = image("^has_journal,^resize_inode");
+    let mut disk = image.superblock();
+    let mut features = disk.features();
+    features.insert(Feature::META_BG);
+    disk.set_features(features);
+    disk.first_meta_bg = 2;
+    write_superblock(&*image.device, &disk).unwrap();
+    assert!(disk.geometry().is_err());
+    let restoration = Restoration::find(&*image.device, None).unwrap().unwrap();
+    assert!(restoration.refused(&mut RepairAll).is_none());
+    restoration.write(&*image.device).unwrap();
+    image.repair();
+    assert!(!image.superblock().features().has(Feature::META_BG));
+    assert_files(&image);
 }
