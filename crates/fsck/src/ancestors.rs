@@ -70,6 +70,7 @@ mod tests {
         mkfs::format(&*device, &MkfsOptions::new(Preset::Ext4)).expect("mkfs");
         let superblock = read_primary(&*device, None).expect("a superblock");
         let subject = Subject {
+            shared_data: Default::default(),
             device,
             geometry: superblock.geometry().expect("a sound superblock"),
             superblock,

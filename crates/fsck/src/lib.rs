@@ -65,7 +65,7 @@ pub use repair::{
 };
 pub use replay::replay;
 pub use report::{CheckReport, Finding, Limits, Pass, Watch};
-pub use subject::Subject;
+pub use subject::{SharedData, Subject};
 
 use state::{Check, Stop};
 use uext4_volume::Result;

@@ -2,6 +2,7 @@
 
 use super::slots::written_inodes;
 use crate::state::{Check, Step};
+use crate::subject::SharedData;
 use std::ops::Range;
 use uext4_format::extent::{Expect, ExtentNode, ExtentState};
 use uext4_format::indirect::{DIRECT_BLOCKS, pointer};
@@ -223,6 +224,12 @@ impl Check<'_> {
         Ok(false)
     }
 
+    /// Whether blocks of data may have more than one owner.
+    pub(crate) fn may_share_data(&self) -> bool {
+        let is_feature = self.geometry.features.has(Feature::SHARED_BLOCKS);
+        is_feature && self.subject.shared_data == SharedData::Kept
+    }
+
     pub(crate) fn may_map(&self, run: &Range<u64>) -> bool {
         let geometry = &self.geometry;
         geometry.contains_run(BlockNr(run.start), run.end.saturating_sub(run.start))
@@ -303,7 +310,7 @@ impl Check<'_> {
         }
         let wanted = clusters.end.saturating_sub(clusters.start);
         mapped.clusters += wanted;
-        let may_share = self.geometry.features.has(Feature::SHARED_BLOCKS);
+        let may_share = self.may_share_data();
         if self.claim_for(nr, clusters)? != wanted && !may_share {
             let problem = CorruptKind::DataShared;
             self.add_once(mapped, &Corrupt::new(place, "inode map", problem));

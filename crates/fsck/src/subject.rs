@@ -5,6 +5,16 @@ use uext4_format::{Geometry, Superblock};
 use uext4_journal::Log;
 use uext4_sync::{Arc, Clock};
 
+/// Data that files share by the feature `shared_blocks`, which allows only reading.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SharedData {
+    /// They are no problem.
+    #[default]
+    Kept,
+    /// A repair gives each file blocks of its own, and clears the feature.
+    Parted,
+}
+
 /// A file system that no program changes during the check. Its log is empty, or was replayed.
 pub struct Subject {
     /// The device, with the changes of a replay in memory.
@@ -17,6 +27,8 @@ pub struct Subject {
     pub replayed: Option<Log>,
     /// The device of an external journal.
     pub journal_device: Option<Arc<dyn BlockDevice>>,
+    /// What becomes of shared data.
+    pub shared_data: SharedData,
     /// The clock of the time limit.
     pub clock: Arc<dyn Clock>,
 }

@@ -13,8 +13,13 @@ const READ_ONLY: &[Feature] = &[Feature::VERITY, Feature::SHARED_BLOCKS];
 /// Incompatible features that make files unreadable here.
 const REFUSED: &[Feature] = &[Feature::CASEFOLD, Feature::ENCRYPT];
 
-/// Features of names and data that a check and a repair of metadata can do without.
-const OF_CONTENTS: &[Feature] = &[Feature::CASEFOLD, Feature::ENCRYPT, Feature::VERITY];
+/// Features of names and data that a check and a repair of metadata can do without, or know.
+const OF_CONTENTS: &[Feature] = &[
+    Feature::CASEFOLD,
+    Feature::ENCRYPT,
+    Feature::VERITY,
+    Feature::SHARED_BLOCKS,
+];
 
 /// What a file system is opened for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

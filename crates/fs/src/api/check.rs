@@ -7,7 +7,7 @@ use crate::types::error::{Error, Result};
 use crate::types::options::{Access, MountOptions, Threads};
 use uext4_device::{BlockDevice, Overlay, ReadOnly};
 use uext4_format::{Feature, Superblock};
-use uext4_fsck::Subject;
+use uext4_fsck::{SharedData, Subject};
 use uext4_sync::Arc;
 use uext4_volume::superblock::{read_primary, write_superblock};
 use uext4_volume::{Inspection, Purpose};
@@ -97,6 +97,7 @@ fn opened(device: Arc<dyn BlockDevice>, options: MountOptions) -> Result<Opened>
         superblock: found.superblock,
         geometry: found.geometry,
         replayed: None,
+        shared_data: SharedData::Kept,
         journal_device: settled.journal_device,
         clock: settled.clock,
     };
@@ -116,6 +117,7 @@ fn recovered(mounted: &Filesystem) -> Subject {
         superblock,
         geometry: *base.geometry,
         replayed,
+        shared_data: SharedData::Kept,
         journal_device: None,
         clock: base.clock.clone(),
     }

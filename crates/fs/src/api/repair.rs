@@ -7,7 +7,7 @@ use crate::types::error::{Error, Result};
 use crate::types::options::{Access, MountOptions, Threads};
 use uext4_device::BlockDevice;
 use uext4_format::{Feature, Superblock};
-use uext4_fsck::{Restoration, Subject};
+use uext4_fsck::{Restoration, SharedData, Subject};
 use uext4_sync::Arc;
 use uext4_volume::mmp::{self, Claim, MmpGuard};
 use uext4_volume::superblock::read_primary;
@@ -28,6 +28,30 @@ pub use uext4_fsck::{
 /// # Errors
 /// Those of a mount; [`Error::ReadOnly`]; an error of the device.
 pub fn repair(
+    device: Arc<dyn BlockDevice>,
+    options: MountOptions,
+    decisions: &mut dyn Decisions,
+    limits: &Limits,
+) -> Result<RepairReport> {
+    repair_with(SharedData::Kept, device, options, decisions, limits)
+}
+
+/// As [`repair`], and gives each file blocks of its own, so that the feature `shared_blocks` goes
+/// and the file system can be written. Without space for all of them the feature stays.
+///
+/// # Errors
+/// As [`repair`].
+pub fn unshare_blocks(
+    device: Arc<dyn BlockDevice>,
+    options: MountOptions,
+    decisions: &mut dyn Decisions,
+    limits: &Limits,
+) -> Result<RepairReport> {
+    repair_with(SharedData::Parted, device, options, decisions, limits)
+}
+
+fn repair_with(
+    shared_data: SharedData,
     device: Arc<dyn BlockDevice>,
     options: MountOptions,
     decisions: &mut dyn Decisions,
@@ -55,7 +79,8 @@ pub fn repair(
         )?;
     }
     recover(&device, &options)?;
-    let (subject, mmp) = claimed(device.clone(), &options)?;
+    let (mut subject, mmp) = claimed(device.clone(), &options)?;
+    subject.shared_data = shared_data;
     let repaired = uext4_fsck::repair(subject, decisions, limits);
     mmp.map_or(Ok(()), |mmp| mmp.release())?;
     let mut report = repaired?;
@@ -201,6 +226,7 @@ fn claimed(
         superblock: found.superblock,
         geometry: found.geometry,
         replayed: None,
+        shared_data: SharedData::Kept,
         clock: settled.clock,
     };
     Ok((subject, mmp))

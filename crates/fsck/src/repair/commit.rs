@@ -4,7 +4,7 @@
 //! clean, so that a repair that was interrupted is followed by another one.
 
 use super::outcome::RepairReport;
-use crate::subject::Subject;
+use crate::subject::{SharedData, Subject};
 use std::collections::BTreeMap;
 use uext4_format::superblock::state;
 use uext4_format::{BlockNr, Feature, Superblock};
@@ -59,6 +59,9 @@ pub(super) fn finish(
         superblock.error_count = 0;
         let mut features = superblock.features();
         features.remove(Feature::RECOVER);
+        if subject.shared_data == SharedData::Parted {
+            features.remove(Feature::SHARED_BLOCKS);
+        }
         superblock.set_features(features);
         if let Some((blocks, inodes)) = free {
             superblock.free_blocks_count = blocks;

@@ -112,7 +112,7 @@ impl Patch<'_, '_> {
         if !self.is_mappable(tables.nr, &only(block)) {
             return Ok(NONE);
         }
-        if self.may_share_data() || !self.is_contested(tables, block) {
+        if self.check.may_share_data() || !self.is_contested(tables, block) {
             return Ok(block);
         }
         if tables.nr == InodeNr::BAD_BLOCKS {

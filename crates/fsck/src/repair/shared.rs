@@ -9,7 +9,7 @@ use crate::contested::merged;
 use crate::state::{Step, Stop};
 use std::ops::Range;
 use uext4_format::extent::{Extent, ExtentState};
-use uext4_format::{BlockNr, Feature, InodeNr, LogicalBlock};
+use uext4_format::{BlockNr, InodeNr, LogicalBlock};
 use uext4_num::{clamp_u16, clamp_u32, clamp_usize, usize_of};
 use uext4_volume::append_extent;
 
@@ -62,14 +62,9 @@ impl Patch<'_, '_> {
         Ok(Some(apart.extents))
     }
 
-    /// Whether blocks of data may have more than one owner.
-    pub(super) fn may_share_data(&self) -> bool {
-        self.check.geometry.features.has(Feature::SHARED_BLOCKS)
-    }
-
     /// The clusters of the file to copy, sorted and merged.
     fn clusters_to_copy(&self, nr: InodeNr, extents: &[Extent]) -> Vec<Range<u64>> {
-        let contested = if self.may_share_data() {
+        let contested = if self.check.may_share_data() {
             Vec::new()
         } else {
             self.check.contested.of(nr)

@@ -72,7 +72,7 @@ pub(crate) struct Args {
     /// Write the progress as lines `PASS DONE TOTAL NAME` to this descriptor; 0 shows a bar
     #[arg(short = 'C', value_name = "FD", allow_hyphen_values = true)]
     progress: Option<i32>,
-    /// Comma-separated: journal_only, discard, nodiscard, fixes_only, bmap2extent
+    /// Comma-separated: journal_only, discard, nodiscard, fixes_only, bmap2extent, unshare_blocks
     #[arg(short = 'E', value_name = "LIST")]
     extended: Vec<Extended>,
     /// Keep in FILE what is overwritten; `uext4 undo` and e2undo bring it back
@@ -237,14 +237,21 @@ impl Args {
             uext4::repair::recover(&device, &options).at(session.name())?;
             return session.end(true, 0, None);
         }
-        let is_asked =
-            self.force || options.superblock_kib.is_some() || (self.optimise && !self.preen);
+        let is_asked = self.force
+            || Extended::is_unsharing(&self.extended)
+            || options.superblock_kib.is_some()
+            || (self.optimise && !self.preen);
         if !is_asked && self.is_clean(session, &device, &options)? {
             session.say_clean()?;
             return Extended::finish(&self.extended, &device, &options, session.name());
         }
         let wanted = options.clone();
-        let repaired = uext4::repair::repair(Arc::clone(&device), wanted, session, limits);
+        let repair = if unshares {
+            uext4::repair::unshare_blocks
+        } else {
+            uext4::repair::repair
+        };
+        let repaired = repair(Arc::clone(&device), wanted, session, limits);
         let repaired = repaired.at(session.name())?;
         let ended = end_repair(session, &repaired);
         if repaired.is_sound() {

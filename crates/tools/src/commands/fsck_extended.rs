@@ -22,6 +22,8 @@ enum One {
     FixesOnly,
     /// Files with block tables get extents.
     Extents,
+    /// Files that share blocks get their own.
+    Unshare,
 }
 
 impl FromStr for Extended {
@@ -41,10 +43,10 @@ fn one(word: &str) -> std::result::Result<One, String> {
         "nodiscard" => Ok(One::NoDiscard),
         "fixes_only" => Ok(One::FixesOnly),
         "bmap2extent" => Ok(One::Extents),
-        "unshare_blocks" => Err("images with shared_blocks are not repaired here".to_owned()),
+        "unshare_blocks" => Ok(One::Unshare),
         _ => Err(format!(
             "{name} is not known here; known are journal_only, discard, nodiscard, fixes_only, \
-             bmap2extent"
+             bmap2extent, unshare_blocks"
         )),
     }
 }
@@ -54,9 +56,14 @@ impl Extended {
         all(lists).any(|one| one == One::JournalOnly)
     }
 
+    /// Whether files get blocks of their own, which needs a whole check.
+    pub(super) fn is_unsharing(lists: &[Self]) -> bool {
+        all(lists).any(|one| one == One::Unshare)
+    }
+
     /// Refuses changes beside a choice that makes none.
     pub(super) fn check_read_only(lists: &[Self]) -> Result<()> {
-        let changes = [One::JournalOnly, One::Discard, One::Extents];
+        let changes = [One::JournalOnly, One::Discard, One::Extents, One::Unshare];
         if all(lists).any(|one| changes.contains(&one)) {
             let text = "fsck: -E changes the image, which -n does not";
             return Err(Failure::usage(text));

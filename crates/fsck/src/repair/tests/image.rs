@@ -3,7 +3,7 @@
 use crate::repair::patch::Patch;
 use crate::report::Limits;
 use crate::state::{Check, Step};
-use crate::subject::Subject;
+use crate::subject::{SharedData, Subject};
 use crate::{RepairAll, RepairReport, check, code, repair};
 use std::sync::Arc;
 use uext4_device::{BlockDevice, MemDevice};
@@ -61,13 +61,14 @@ impl Image {
         read_primary(&*self.device, None).expect("a superblock")
     }
 
-    fn subject(&self) -> Subject {
+    pub(super) fn subject(&self) -> Subject {
         let superblock = self.superblock();
         Subject {
             device: self.device.clone(),
             geometry: superblock.geometry().expect("a sound superblock"),
             superblock,
             replayed: None,
+            shared_data: SharedData::Kept,
             journal_device: None,
             clock: Arc::new(RealClock::new()),
         }

@@ -17,3 +17,4 @@ mod random;
 mod space;
 mod threads;
 mod tree;
+mod unshare;

@@ -8,7 +8,7 @@ use super::super::rebuild::Content;
 use crate::counts::{Nameless, NewInode};
 use crate::report::{CheckReport, Limits};
 use crate::state::Check;
-use crate::subject::Subject;
+use crate::subject::{SharedData, Subject};
 use crate::{Decisions, RepairAll, RepairReport, code, repair};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -88,6 +88,7 @@ impl Tree {
             geometry: superblock.geometry().expect("a sound superblock"),
             superblock,
             replayed: None,
+            shared_data: SharedData::Kept,
             journal_device: None,
             clock: Arc::new(RealClock::new()),
         }
