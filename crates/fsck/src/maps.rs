@@ -292,14 +292,18 @@ impl Check<'_> {
         }
         // A cluster of the file is one of the device, at the same offsets.
         let ratio = 1 << self.geometry.cluster_bits;
-        if nr != InodeNr::BAD_BLOCKS && run.start % ratio != logical % ratio {
+        let mut clusters = self.clusters(run.clone());
+        let logical_cluster = logical >> self.geometry.cluster_bits;
+        let is_parted = mapped
+            .last
+            .is_some_and(|(last, there)| last == logical_cluster && there != clusters.start);
+        let is_misaligned = run.start % ratio != logical % ratio || is_parted;
+        if nr != InodeNr::BAD_BLOCKS && is_misaligned {
             self.add_once(
                 mapped,
                 &Corrupt::new(place, "inode map", CorruptKind::Misaligned),
             );
         }
-        let mut clusters = self.clusters(run.clone());
-        let logical_cluster = logical >> self.geometry.cluster_bits;
         // Contiguous extents of one file may share a cluster.
         if mapped.last == Some((logical_cluster, clusters.start)) {
             clusters.start += 1;

@@ -4,6 +4,7 @@
 //! Invariant: a round copies at most as many clusters as were in use before, so that files that
 //! share their blocks many times cannot fill the disk that has the image.
 
+use super::map_reader::only;
 use super::patch::Patch;
 use crate::contested::merged;
 use crate::state::{Step, Stop};
@@ -71,8 +72,17 @@ impl Patch<'_, '_> {
         };
         let bits = self.check.geometry.cluster_bits;
         let mut wanted = Vec::new();
+        // The last cluster of the extent before: in the file, and on the device.
+        let mut before = None;
         for extent in extents {
             let logical = u64::from(extent.logical.0) >> bits;
+            let start = self.check.clusters(only(extent.start)).start;
+            if before.is_some_and(|(last, there)| last == logical && there != start) {
+                wanted.push(logical..logical + 1);
+            }
+            let end = BlockNr(extent.physical_end().saturating_sub(1));
+            let last = extent.logical_end().saturating_sub(1) >> bits;
+            before = Some((last, self.check.clusters(only(end)).start));
             if !self.is_aligned(extent) {
                 wanted.push(logical..((extent.logical_end() - 1) >> bits) + 1);
                 continue;

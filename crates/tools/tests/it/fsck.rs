@@ -199,7 +199,7 @@ fn extended_options_do_what_they_say() {
         ("journal_only", 0),
         ("fixes_only", 1),
         ("bmap2extent,discard", 0),
-        ("unshare_blocks", 16),
+        ("unshare_blocks", 0),
         ("no_such_word", 16),
     ] {
         let (code, said) = status(&rig, &["fsck", "-fy", "-E", list, "disk.img"]);

@@ -6,7 +6,7 @@ use crate::repair::space::Space;
 use uext4_device::BlockDevice;
 use uext4_format::extent::{ExtentNode, ROOT_BYTES};
 use uext4_format::indirect::{pointer, set_pointer};
-use uext4_format::{BlockNr, GroupNr, InodeFlags, InodeNr};
+use uext4_format::{BlockNr, FileType, GroupNr, InodeFlags, InodeNr};
 
 const TREES: &str = "^has_journal";
 const TABLES: &str = "^has_journal,^extents,^64bit";
@@ -337,4 +337,35 @@ fn shared_blocks_wait_for_the_repair_of_other_maps() {
     assert!(image.read(FIRST) == contents(FIRST, 3));
     assert!(image.read(SECOND) == contents(SECOND, 3));
     assert!(image.read(InodeNr(14)) == expected);
+}
+
+/// The second half of a cluster of the file is in another cluster of the device.
+#[test]
+fn parts_of_a_cluster_come_together() {
+    let image = Image::new("^has_journal,bigalloc,^resize_inode");
+    image.add(FIRST, FileType::Regular, &contents(FIRST, 4));
+    image.add_file(SECOND, 4);
+    let own = image.extents(FIRST)[0].start;
+    let other = image.extents(SECOND)[0].start;
+    let rest = &contents(FIRST, 4)[2 * BLOCK as usize..];
+    image.device.write_at((other.0 + 2) * BLOCK, rest).unwrap();
+    image.edit_inode(SECOND, |inode| {
+        inode.links = 0;
+        inode.dtime = u32::MAX;
+    });
+    image.edit_inode(FIRST, |inode| {
+        let extent = |logical: u32, start: u64| {
+            let mut bytes = [0; 12];
+            bytes[..4].copy_from_slice(&logical.to_le_bytes());
+            bytes[4] = 2;
+            bytes[8..].copy_from_slice(&(start as u32).to_le_bytes());
+            bytes
+        };
+        inode.i_block[2] = 2;
+        inode.i_block[12..24].copy_from_slice(&extent(0, own.0));
+        inode.i_block[24..36].copy_from_slice(&extent(2, other.0 + 2));
+    });
+    image.repair_of("inode-map.misaligned");
+    assert!(image.read(FIRST) == contents(FIRST, 4));
+    assert_eq!(image.extents(FIRST).len(), 1);
 }
