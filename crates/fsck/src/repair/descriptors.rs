@@ -75,6 +75,7 @@ impl Patch<'_, '_> {
         let (primary, at) = geometry.descriptor_location(group);
         let index = group.0 / geometry.descriptors_per_block();
         for holder in (1..geometry.group_count).map(GroupNr) {
+            self.check.tick()?;
             let Some((first, run)) = geometry.descriptor_run(holder) else {
                 continue;
             };

@@ -12,11 +12,14 @@ use crate::state::{Check, Step, Stop};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use uext4_format::{BlockNr, Feature, GroupDescriptor, GroupNr};
-use uext4_num::usize_of;
+use uext4_num::{u64_of, usize_of};
 use uext4_sync::Arc;
 
 /// Groups beside that are looked at.
 const BESIDE_MAX: u32 = 16;
+
+/// Memory for each group that is placed, in bytes.
+const BYTES_EACH: u64 = 512;
 
 /// Groups that a round places, with their backups.
 type Unplaced = BTreeMap<GroupNr, Option<GroupDescriptor>>;
@@ -71,6 +74,7 @@ impl Patch<'_, '_> {
         if unplaced.is_empty() {
             return Ok(impossible);
         }
+        self.check.take(u64_of(unplaced.len()) * BYTES_EACH)?;
         let mut taken = self.placed(&unplaced)?;
         // Those at their usual places first: another group that names the same is wrong.
         let mut assumed = BTreeMap::new();
