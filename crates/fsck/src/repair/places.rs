@@ -16,7 +16,7 @@ use uext4_num::{u64_of, usize_of};
 use uext4_sync::Arc;
 
 /// Groups beside that are looked at.
-const BESIDE_MAX: u32 = 16;
+const BESIDE_MAX: u32 = 4;
 
 /// Memory for each group that is placed, in bytes.
 const BYTES_EACH: u64 = 512;

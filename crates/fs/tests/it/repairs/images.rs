@@ -8,6 +8,7 @@ use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use uext4::device::{Access, FileDevice};
+use uext4::format::{BlockNr, GroupDescriptor, GroupNr, Superblock};
 use uext4::{Filesystem, MountOptions, Threads};
 use uext4_testkit::damage::Target;
 use uext4_testkit::oracle;
@@ -113,6 +114,7 @@ pub(super) fn damage(bases: &[Base], seed: u64, image: &Path) -> Vec<String> {
     let all = Target::ALL.into_iter().chain(Target::RARE);
     let targets: Vec<_> = all.chain(Target::INNER).collect();
     match seed / 3 % 8 {
+        5 if seed % 3 == 1 => lose_place(seed, image),
         6 => strike(&burst(&targets, seed, BURST), image),
         7 => lose_writes(base, seed, image),
         _ => strike(&blows(&targets, seed), image),
@@ -135,6 +137,65 @@ fn strike(blows: &[Blow], image: &Path) -> Vec<String> {
         }
     }
     wounds
+}
+
+/// Lets a descriptor lead outside, or to other metadata, with a wrong or a right checksum, and
+/// wounds all its backups.
+fn lose_place(seed: u64, image: &Path) -> Vec<String> {
+    let mut rng = Rng::new(seed);
+    let mut bytes = std::fs::read(image).expect("it is there");
+    let disk = Superblock::parse(&bytes[1024..2048]).expect("it is sound");
+    let geometry = disk.geometry().expect("it is sound");
+    let checksums = disk.checksums();
+    let group = GroupNr(rng.below(geometry.group_count.into()) as u32);
+    let byte = |block: BlockNr| (block.0 << geometry.block_bits) as usize;
+    for holder in (1..geometry.group_count).map(GroupNr) {
+        let Some((first, run)) = geometry.descriptor_run(holder) else {
+            continue;
+        };
+        if run.start != geometry.descriptor_block(first) {
+            let len = run.len_blocks as usize * geometry.block_size() as usize;
+            bytes[byte(run.start)..][..len].fill(0xA5);
+        }
+    }
+    let (block, at) = geometry.descriptor_location(group);
+    let at = byte(block) + at as usize;
+    let size = usize::from(geometry.desc_size);
+    let mut descriptor = GroupDescriptor::parse_unverified(&bytes[at..][..size]);
+    let other = GroupNr(rng.below(geometry.group_count.into()) as u32);
+    let (block, at_other) = geometry.descriptor_location(other);
+    let at_other = byte(block) + at_other as usize;
+    let other = GroupDescriptor::parse_unverified(&bytes[at_other..][..size]);
+    let fields = 1 + rng.below(7);
+    for (nth, place) in [
+        &mut descriptor.block_bitmap,
+        &mut descriptor.inode_bitmap,
+        &mut descriptor.inode_table,
+    ]
+    .into_iter()
+    .enumerate()
+    .filter(|(nth, _)| fields & 1 << nth != 0)
+    {
+        let places = [
+            BlockNr(0),
+            BlockNr(geometry.blocks_count),
+            BlockNr(geometry.first_data_block.into()),
+            other.block_bitmap,
+            other.inode_bitmap,
+            other.inode_table,
+        ];
+        // The last one of its kind may be its own.
+        *place = places[(rng.below(places.len() as u64) as usize + nth) % places.len()];
+    }
+    let is_sealed = rng.below(2) == 0;
+    let mut out = vec![0; size];
+    descriptor.write_to(&mut out, group, &geometry, &checksums);
+    if !is_sealed {
+        out[0x1E] ^= 0x55;
+    }
+    bytes[at..][..size].copy_from_slice(&out);
+    std::fs::write(image, bytes).expect("there is room");
+    vec![format!("places of group {group} lost: {descriptor:?}")]
 }
 
 /// Brings blocks of the older state back, as if their last writes were lost.
