@@ -197,11 +197,14 @@ impl Patch<'_, '_> {
         let base = u64::from(geometry.base_metadata_blocks(first));
         let start = geometry.group_first_block(first).0 + base;
         let count = u64::from(members.min(geometry.group_count - first.0));
-        let mut usual = vec![Places {
-            block_bitmap: BlockNr(start + at),
-            inode_bitmap: BlockNr(start + count + at),
-            inode_table: BlockNr(start + 2 * count + at * table_blocks),
-        }];
+        // mke2fs leaves room for groups that are not there, or none.
+        let mut usual: Vec<Places> = [count, u64::from(members)]
+            .map(|count| Places {
+                block_bitmap: BlockNr(start + at),
+                inode_bitmap: BlockNr(start + count + at),
+                inode_table: BlockNr(start + 2 * count + at * table_blocks),
+            })
+            .into();
         let beside = first.0.max(group.0.saturating_sub(BESIDE_MAX))
             ..(first.0.saturating_add(members))
                 .min(group.0.saturating_add(BESIDE_MAX))
@@ -265,7 +268,7 @@ impl Patch<'_, '_> {
         let is_read = found.is_some();
         let mut table = found;
         if table.is_none() {
-            table = self.named_table(group, &tables[..n_named], taken);
+            table = self.named_table(group, &tables[..n_named], taken)?;
         }
         if table.is_none() {
             table = self.new_table(group, &tables, taken)?;
@@ -316,17 +319,28 @@ impl Patch<'_, '_> {
         Ok(None)
     }
 
-    /// The first place of a table that a descriptor names, unless files have its blocks.
-    fn named_table(&self, group: GroupNr, named: &[BlockNr], taken: &Taken) -> Option<BlockNr> {
+    /// The first place of a table that a descriptor names, unless something else is there.
+    fn named_table(
+        &mut self,
+        group: GroupNr,
+        named: &[BlockNr],
+        taken: &Taken,
+    ) -> Step<Option<BlockNr>> {
         let bitmap = Wanted {
             group,
             n_named: named.len(),
             is_read: false,
         };
-        named.iter().copied().find(|place| {
+        for place in named {
             let zone = self.table_at(*place);
-            self.may_be_at(group, taken, &zone) && self.is_own_or_free(&bitmap, taken, &zone)
-        })
+            if self.may_be_at(group, taken, &zone)
+                && self.is_own_or_free(&bitmap, taken, &zone)
+                && self.may_be_table_of(group, *place)?
+            {
+                return Ok(Some(*place));
+            }
+        }
+        Ok(None)
     }
 
     /// The place of a bitmap, and whether it was none before.

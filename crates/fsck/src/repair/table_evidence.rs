@@ -21,6 +21,18 @@ impl Patch<'_, '_> {
     /// Whether there are inodes of this group at these blocks: by their checksums, which include
     /// their numbers, else by their fields.
     pub(super) fn is_table_of(&mut self, group: GroupNr, start: BlockNr) -> Step<bool> {
+        let (good, bad) = self.count_inodes(group, start)?;
+        Ok(good > bad)
+    }
+
+    /// Whether nothing at these blocks is something else than inodes of this group.
+    pub(super) fn may_be_table_of(&mut self, group: GroupNr, start: BlockNr) -> Step<bool> {
+        let (_, bad) = self.count_inodes(group, start)?;
+        Ok(bad == 0)
+    }
+
+    /// Slots in use that are inodes of this group, and those that are not.
+    fn count_inodes(&mut self, group: GroupNr, start: BlockNr) -> Step<(u32, u32)> {
         let geometry = self.check.geometry;
         let blocks = geometry.inode_table_blocks().min(BLOCKS_MAX);
         let per_block = geometry.inodes_per_block();
@@ -43,7 +55,7 @@ impl Patch<'_, '_> {
                 }
             }
         }
-        Ok(good > bad)
+        Ok((good, bad))
     }
 
     /// Whether these bytes, which are not all zero, are those of an inode; `None` if nothing says.
