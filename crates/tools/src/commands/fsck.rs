@@ -2,24 +2,23 @@
 
 use crate::commands::check::check_threads;
 use crate::commands::fsck_decisions::{Choice, Session};
+use crate::commands::fsck_end::{end_check, end_repair};
+use crate::commands::fsck_explain::explain;
 use crate::commands::fsck_extended::Extended;
+use crate::commands::fsck_optimise::optimise;
 use crate::commands::fsck_progress::{bar, on_descriptor};
-use crate::failure::{self, At, Exit, Failure, Result};
+use crate::commands::fsck_superblock::{block_size, is_clean, superblock_kib};
+use crate::failure::{At, Failure, Result};
 use crate::image::{ImageArgs, Purpose};
-use crate::show;
 use std::fs::File;
 use std::num::NonZeroUsize;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::time::Duration;
 use uext4::MountOptions;
-use uext4::check::{CheckReport, Limits};
+use uext4::check::Limits;
 use uext4::device::BlockDevice;
-use uext4::format::superblock::state;
-use uext4::format::{BlockNr, Superblock};
 use uext4::repair::undo::UndoRecorder;
-use uext4::repair::{Optimised, Problem, RepairReport, needs_recovery};
-use uext4_num::nonnegative;
 use uext4_sync::Arc;
 
 /// Check a file system and repair it, as e2fsck does
@@ -169,7 +168,7 @@ impl Args {
         let choice = self.choice()?;
         let mut session = Session::new(image.name(), choice, self.json);
         let limits = self.limits(choice)?;
-        let superblock_kib = self.superblock_kib(image)?;
+        let superblock_kib = superblock_kib((self.superblock, self.block_size), image)?;
         if choice == Choice::No {
             Extended::check_read_only(&self.extended)?;
             let options = MountOptions {
@@ -178,7 +177,7 @@ impl Args {
             };
             let report = image.check(options, &limits);
             let report = report.at(image.name())?;
-            return self.end_check(&mut session, &report);
+            return end_check(&mut session, &report);
         }
         let options = MountOptions {
             superblock_kib,
@@ -237,11 +236,12 @@ impl Args {
             uext4::repair::recover(&device, &options).at(session.name())?;
             return session.end(true, 0, None);
         }
+        let unshares = Extended::is_unsharing(&self.extended);
         let is_asked = self.force
-            || Extended::is_unsharing(&self.extended)
+            || unshares
             || options.superblock_kib.is_some()
             || (self.optimise && !self.preen);
-        if !is_asked && self.is_clean(session, &device, &options)? {
+        if !is_asked && is_clean(session, &device, &options)? {
             session.say_clean()?;
             return Extended::finish(&self.extended, &device, &options, session.name());
         }
@@ -260,171 +260,10 @@ impl Args {
                 ..options
             };
             if self.optimise {
-                self.optimise(session.name(), &device, &options, limits)?;
+                optimise(session.name(), &device, &options, limits, self.json)?;
             }
             Extended::finish(&self.extended, &device, &options, session.name())?;
         }
         ended
     }
-
-    /// Builds directories anew, and says what came of it.
-    fn optimise(
-        &self,
-        name: &str,
-        device: &Arc<dyn BlockDevice>,
-        options: &MountOptions,
-        limits: &Limits,
-    ) -> Result<()> {
-        let done = uext4::repair::optimise(Arc::clone(device), options.clone(), limits);
-        let done = done.at(name)?;
-        if let Some(why) = done.incomplete {
-            let text = format!("{name}: directories are not optimised: {why}");
-            return Err(Failure::new(Exit::Failed, text));
-        }
-        if !self.json {
-            let Optimised {
-                directories,
-                blocks_freed,
-                ..
-            } = done;
-            show::line(format_args!(
-                "{name}: {directories} directories were built anew, {blocks_freed} blocks of them \
-                 are free"
-            ))?;
-            if done.casefolded > 0 {
-                show::line(format_args!(
-                    "{name}: {} directories with casefold stay as they are: their hashes need \
-                     tables of letters",
-                    done.casefolded
-                ))?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Where the superblock of `-b` is.
-    fn superblock_kib(&self, image: &ImageArgs) -> Result<Option<u64>> {
-        let Some(block) = self.superblock else {
-            return Ok(None);
-        };
-        let device = image.device(Purpose::Read)?;
-        let sizes = (10..=16).map(|bits| 1u64 << bits);
-        let mut wanted = sizes.filter(|size| match self.block_size {
-            Some(wanted) => u64::from(wanted) == *size,
-            None => true,
-        });
-        let found = wanted.find_map(|size| {
-            let kib = block.checked_mul(size)? >> 10;
-            let disk = uext4::read_superblock(&*device, Some(kib)).ok()?;
-            let geometry = disk.geometry().ok()?;
-            let group = geometry.group_of_block(BlockNr(block));
-            let is_there = geometry.superblock_block(group) == Some(BlockNr(block));
-            (is_there && u64::from(geometry.block_size()) == size).then_some(kib)
-        });
-        match found {
-            Some(kib) => Ok(Some(kib)),
-            None => {
-                let text = format!("{}: block {block} is no sound superblock", image.name());
-                Err(Failure::new(Exit::Operational, text))
-            }
-        }
-    }
-
-    /// Whether nothing asks for a check, once the log is replayed.
-    fn is_clean(
-        &self,
-        session: &Session,
-        device: &Arc<dyn BlockDevice>,
-        options: &MountOptions,
-    ) -> Result<bool> {
-        let Ok(disk) = uext4::read_superblock(&**device, None) else {
-            return Ok(false);
-        };
-        if !needs_recovery(&disk) {
-            return Ok(!asks_for_check(&disk));
-        }
-        session.say_recovering();
-        let recovered = uext4::repair::recover(device, options);
-        if recovered.is_err() {
-            return Ok(false);
-        }
-        let disk = uext4::read_superblock(&**device, None).at(session.name())?;
-        Ok(!needs_recovery(&disk) && !asks_for_check(&disk))
-    }
-
-    pub(super) fn end_check(&self, session: &mut Session, report: &CheckReport) -> Result<()> {
-        for finding in &report.findings {
-            session.report_left(finding)?;
-        }
-        let is_sound = report.is_clean();
-        session.end(is_sound, 0, report.incomplete)?;
-        if is_sound {
-            return Ok(());
-        }
-        let nothing_found = report.findings.is_empty() && report.n_more == 0;
-        let exit = if nothing_found {
-            Exit::Failed
-        } else {
-            Exit::Damaged
-        };
-        Err(Failure::said(exit))
-    }
-}
-
-fn block_size(text: &str) -> std::result::Result<u32, String> {
-    let size: Option<u32> = text.parse().ok();
-    let known = size.filter(|size| (1024..=65536).contains(size) && size.is_power_of_two());
-    known.ok_or_else(|| "a block has 1024 to 65536 bytes, a power of two".to_owned())
-}
-
-/// Prints the end of a repair; its exit status is that of fsck(8).
-fn end_repair(session: &mut Session, report: &RepairReport) -> Result<()> {
-    session.end(report.is_sound(), report.n_repaired, report.incomplete)?;
-    if report.n_unwritten_backups > 0 {
-        failure::info(format_args!(
-            "{}: {} backups of superblock and descriptors are stale, and cannot be read or written",
-            session.name(),
-            report.n_unwritten_backups
-        ));
-    }
-    if !report.is_sound() {
-        let exit = if report.is_without_result() {
-            Exit::Operational
-        } else {
-            Exit::Damaged
-        };
-        return Err(Failure::said(exit));
-    }
-    if report.n_repaired > 0 {
-        return Err(Failure::said(Exit::Corrected));
-    }
-    Ok(())
-}
-
-/// Whether the superblock asks for a check: it was not unmounted, has errors, or it is time.
-fn asks_for_check(disk: &Superblock) -> bool {
-    let now = nonnegative(uext4_sync::Clock::wall(&uext4_sync::RealClock::new()).seconds);
-    let mounts = disk.max_mnt_count.cast_signed();
-    let is_due = mounts > 0 && disk.mnt_count.cast_signed() >= mounts;
-    let interval = u64::from(disk.checkinterval);
-    let is_old = interval != 0 && now >= disk.lastcheck.saturating_add(interval);
-    disk.state & state::VALID == 0 || disk.state & state::ERROR != 0 || is_due || is_old
-}
-
-/// Prints a row of the table of problems, or all codes.
-fn explain(code: &str) -> Result<()> {
-    if code == "all" {
-        return Problem::codes().try_for_each(|code| show::line(format_args!("{code}")));
-    }
-    let Some((problem, phrase)) = Problem::of_code(code) else {
-        let text = format!("{code}: no such problem; --explain all lists them");
-        return Err(Failure::usage(text).of_fsck());
-    };
-    show::line(format_args!("{code}: {phrase}"))?;
-    show::line(format_args!("repair: {}", problem.repair))?;
-    let preen = match problem.preen {
-        uext4::repair::Preen::Repairs => "repaired, nothing is lost",
-        uext4::repair::Preen::Stops => "left, a person has to decide",
-    };
-    show::line(format_args!("with -p: {preen}"))
 }

@@ -2,6 +2,7 @@
 
 use super::fsck;
 use super::fsck_decisions::{Choice, Session};
+use super::fsck_end::end_check;
 use super::snapshot::{self, SnapshotArgs};
 use crate::failure::{At, Failure, Result};
 use crate::show;
@@ -106,7 +107,7 @@ fn check_once(args: &fsck::Args, mount: &MountArgs) -> Result<Outcome> {
     }
     let written = snapshot::check_written(&snapshot, &name);
     drop(snapshot);
-    args.end_check(&mut Session::new(name, Choice::No, args.json()), &report)?;
+    end_check(&mut Session::new(name, Choice::No, args.json()), &report)?;
     Ok(written.map_or_else(Outcome::Ended, |()| Outcome::Sound))
 }
 

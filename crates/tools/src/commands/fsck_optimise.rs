@@ -1,0 +1,44 @@
+//! `-D` of `uext4 fsck`.
+
+use crate::failure::{At, Exit, Failure, Result};
+use crate::show;
+use uext4::MountOptions;
+use uext4::check::Limits;
+use uext4::device::BlockDevice;
+use uext4::repair::Optimised;
+use uext4_sync::Arc;
+
+/// Builds directories anew, and says what came of it.
+pub(super) fn optimise(
+    name: &str,
+    device: &Arc<dyn BlockDevice>,
+    options: &MountOptions,
+    limits: &Limits,
+    json: bool,
+) -> Result<()> {
+    let done = uext4::repair::optimise(Arc::clone(device), options.clone(), limits);
+    let done = done.at(name)?;
+    if let Some(why) = done.incomplete {
+        let text = format!("{name}: directories are not optimised: {why}");
+        return Err(Failure::new(Exit::Failed, text));
+    }
+    if !json {
+        let Optimised {
+            directories,
+            blocks_freed,
+            ..
+        } = done;
+        show::line(format_args!(
+            "{name}: {directories} directories were built anew, {blocks_freed} blocks of them \
+             are free"
+        ))?;
+        if done.casefolded > 0 {
+            show::line(format_args!(
+                "{name}: {} directories with casefold stay as they are: their hashes need \
+                 tables of letters",
+                done.casefolded
+            ))?;
+        }
+    }
+    Ok(())
+}
