@@ -11,10 +11,12 @@ mod seal;
 mod show;
 mod spot;
 mod value;
+mod words;
 
-pub use command::{Answer, Command, CommandError, HELP, Row};
+pub use command::{Answer, HELP, Row};
 pub use spot::Spot;
 pub use value::{parse, show as show_value};
+pub use words::{Command, CommandError};
 
 use crate::{Error, Image, Memory, Result};
 use seal::Seal;

@@ -4,7 +4,8 @@
 //! one JSON object per line and gets one line back for each. `wire` defines the messages, `verbs`
 //! implements each verb, `socket` is the server side, `client` the client side.
 //! A client that takes a snapshot reads it over its connection: `snapshot_wire` has the frames,
-//! `snapshots` the server's side, `remote` the client's.
+//! `snapshots` the server's side, with `snapshot_list` and `snapshot_channel`, `remote` and
+//! `remote_connection` the client's.
 //! Invariants: only the server's user and the superuser are served. A silent, flooding or malformed
 //! client costs one thread for a few seconds and does not disturb the mount.
 //!
@@ -14,6 +15,9 @@ mod client;
 mod line;
 mod quota;
 mod remote;
+mod remote_connection;
+mod snapshot_channel;
+mod snapshot_list;
 mod snapshot_wire;
 mod snapshots;
 mod socket;

@@ -5,7 +5,8 @@
 //! verbs have finished.
 
 use super::line::{Lines, Woken, wait};
-use super::snapshots::{self, Channel};
+use super::snapshot_channel::Channel;
+use super::snapshots;
 use super::verbs::{self, Mount};
 use super::wire::{Ask, REQUEST_BYTES_MAX, Refusal, answer, parse_request};
 use crate::error::{Error, Result};

@@ -3,7 +3,7 @@
 //! Locking: none here; verbs run in parallel with requests of the kernel.
 
 use super::quota;
-use super::snapshots::Snapshots;
+use super::snapshot_list::Snapshots;
 use super::wait_slots::WaitSlots;
 use super::wire::{Answered, Ask, Refusal};
 use crate::fixed_options::FixedOptions;

@@ -1,22 +1,20 @@
 //! `uext4 backup`: copies the image of a running mount.
 
+use super::backup_copy::copy;
+use super::backup_source::{Source, recovered};
+use super::backup_target::{OldCopy, failed};
 use super::mkfs_target;
 use super::snapshot::{self, SnapshotArgs};
-use crate::failure::{self, At, Exit, Failure, Result};
+use crate::failure::{At, Exit, Failure, Result};
 use crate::show;
-use crate::transfer::Progress;
 use rustix::fs::{FileType, OFlags};
 use serde_json::json;
-use std::fs::Metadata;
-use std::ops::{ControlFlow, Range};
+use std::ops::ControlFlow;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use uext4::device::{Access, BlockDevice, FileDevice, Overlay, Rights, write_sparse};
-use uext4::format::Feature;
-use uext4::{MountOptions, repair};
+use uext4::device::{BlockDevice, Rights};
 use uext4_fuse::{Ask, Client, Remote, SnapshotPurpose, SnapshotResult, is_interrupted};
 use uext4_image::{Container, Format, Options};
-use uext4_num::{clamp_usize, u64_of};
 use uext4_sync::Arc;
 
 /// Copy the image of a running mount, as it is at one moment
@@ -60,13 +58,6 @@ enum FormatWord {
     Raw,
     Qcow2,
 }
-
-/// Bytes per copy step.
-const STEP_BYTES: u64 = 1 << 20;
-/// Unit of holes.
-const GRAIN_BYTES: usize = 4096;
-/// Memory for the changes of a replay, in bytes.
-const REPLAY_BYTES: u64 = 2 << 30;
 
 impl Args {
     pub(crate) fn run(self) -> Result<()> {
@@ -194,29 +185,6 @@ impl Args {
     }
 }
 
-/// A file that the copy replaces. It is open for writing until then, so that no other program uses
-/// it: no mount either, such as the copied one.
-struct OldCopy {
-    there: Metadata,
-    device: FileDevice,
-}
-
-impl OldCopy {
-    /// `None` if no regular file has the name.
-    fn open(out: &Path) -> Result<Option<Self>> {
-        let there = match std::fs::metadata(out) {
-            Ok(there) if there.is_file() => there,
-            _ => return Ok(None),
-        };
-        let device = FileDevice::open(out, Access::ReadWrite).at(out.display())?;
-        Ok(Some(Self { there, device }))
-    }
-
-    fn refuse_swapped(&self, out: &Path) -> Result<()> {
-        uext4::device::refuse_swapped(out, &self.there, &self.device).at(out.display())
-    }
-}
-
 /// Has the kernel write its dirty pages of the mount back. A frozen mount has none that it could
 /// write.
 ///
@@ -235,129 +203,4 @@ fn write_back(target: &Path) -> Result<()> {
     let directory = options.open(target).at(target.display())?;
     let synced = rustix::fs::syncfs(&directory).map_err(std::io::Error::from);
     synced.at(target.display())
-}
-
-/// What is copied.
-struct Source {
-    device: Arc<dyn BlockDevice>,
-    /// The same with its log replayed, and the ascending ranges that the replay changed.
-    changed: Option<(Arc<Overlay>, Vec<Range<u64>>)>,
-}
-
-impl Source {
-    /// Reads a range; most of them have no change.
-    fn read(&self, offset: u64, buf: &mut [u8]) -> uext4::Result<()> {
-        let end = offset + u64_of(buf.len());
-        if let Some((overlay, changed)) = &self.changed {
-            let next = changed.partition_point(|range| range.end <= offset);
-            if changed.get(next).is_some_and(|range| range.start < end) {
-                return Ok(overlay.read_at(offset, buf)?);
-            }
-        }
-        Ok(self.device.read_at(offset, buf)?)
-    }
-}
-
-/// The snapshot with its log replayed, as far as that needs memory.
-fn recovered(snapshot: &Remote, device: Arc<dyn BlockDevice>) -> uext4::Result<Source> {
-    let overlay = Arc::new(Overlay::rehearsal(device.clone(), REPLAY_BYTES));
-    let journal = snapshot.journal();
-    let journal = journal.map(|journal| Arc::new(overlay.beside(journal)));
-    let whole: Arc<dyn BlockDevice> = overlay.clone();
-    let options = MountOptions {
-        journal_device: journal.map(|journal| -> Arc<dyn BlockDevice> { journal }),
-        ..MountOptions::default()
-    };
-    repair::recover(&whole, &options)?;
-    let superblock = uext4::read_superblock(&*whole, None)?;
-    if superblock.features().has(Feature::MMP) {
-        uext4::clear_mmp(&whole)?;
-    }
-    if options.journal_device.is_some() {
-        // The mount uses the journal, which is replayed.
-        let left = uext4::set_journal(&whole, &options, uext4::Journal::None);
-        if let Err(why) = left {
-            failure::info(format_args!(
-                "the copy still names the external journal of the mount: {why}"
-            ));
-        }
-    }
-    let ranges = overlay.changed_ranges();
-    Ok(Source {
-        device,
-        changed: Some((overlay, ranges)),
-    })
-}
-
-/// Copies all bytes; returns how many are data, and not runs of zeroes. The first ones come last:
-/// until then a device has no file system, whether the copy ends early or not.
-fn copy(source: &Source, container: &Container) -> uext4::Result<u64> {
-    let (target, size_bytes) = (container.device(), source.device.size_bytes());
-    let bar = Progress::new(|| size_bytes);
-    let mut bytes = vec![0; clamp_usize(STEP_BYTES)];
-    let mut data_bytes = 0;
-    if !container.is_blank() {
-        target.write_zeroes(0, STEP_BYTES.min(size_bytes))?;
-        target.flush()?;
-    }
-    for at in steps_of(size_bytes) {
-        if is_interrupted() {
-            break;
-        }
-        if at == 0 && !container.is_blank() {
-            target.flush()?;
-        }
-        let step = &mut bytes[..clamp_usize(STEP_BYTES.min(size_bytes - at))];
-        source.read(at, step)?;
-        let here = data_bytes_of(step);
-        if !container.is_blank() {
-            write_sparse(&*target, at, step, GRAIN_BYTES)?;
-        } else if here > 0 {
-            write_data(&*target, at, step)?;
-        }
-        data_bytes += here;
-        bar.add(u64_of(step.len()));
-    }
-    Ok(data_bytes)
-}
-
-/// Where the steps begin.
-fn steps_of(size_bytes: u64) -> impl Iterator<Item = u64> {
-    let steps = (0..size_bytes).step_by(clamp_usize(STEP_BYTES));
-    steps.skip(1).chain([0])
-}
-
-/// Whether it is not all zeroes; compared as a whole, since most grains are.
-fn is_data(grain: &&[u8]) -> bool {
-    const ZEROES: &[u8] = &[0; GRAIN_BYTES];
-    ZEROES.get(..grain.len()) != Some(*grain)
-}
-
-fn data_bytes_of(step: &[u8]) -> u64 {
-    let data = step.chunks(GRAIN_BYTES).filter(is_data);
-    data.map(|grain| u64_of(grain.len())).sum()
-}
-
-/// Writes all but zeroes to a device that has zeroes.
-fn write_data(target: &dyn BlockDevice, offset: u64, step: &[u8]) -> uext4::Result<()> {
-    let grains: Vec<&[u8]> = step.chunks(GRAIN_BYTES).collect();
-    let mut at = 0;
-    for run in grains.chunk_by(|a, b| is_data(a) == is_data(b)) {
-        let end = at + run.iter().map(|grain| grain.len()).sum::<usize>();
-        if run.first().is_some_and(is_data) {
-            target.write_at(offset + u64_of(at), &step[at..end])?;
-        }
-        at = end;
-    }
-    Ok(())
-}
-
-fn failed(out: &Path, error: &uext4_image::Error) -> Failure {
-    match error {
-        uext4_image::Error::Refused { .. } => Failure::usage(error.to_string()),
-        uext4_image::Error::Device(uext4::device::Error::Busy { .. }) => {
-            Failure::new(Exit::Busy, error.to_string())
-        }
-        _ => Failure::new(Exit::Failed, format!("{}: {error}", out.display())),
-    }
 }

@@ -1,6 +1,9 @@
 //! The commands, one file each.
 
 pub(crate) mod backup;
+mod backup_copy;
+mod backup_source;
+mod backup_target;
 pub(crate) mod build;
 mod build_changes;
 mod build_made;
