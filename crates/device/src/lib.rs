@@ -40,8 +40,8 @@ pub use prefetch::{LINE_BYTES, prefetch};
 pub use read_only::ReadOnly;
 pub use record::Recorder;
 pub use snapshot::{
-    Snapshot, SnapshotDevice, SnapshotEnd, SnapshotLimits, SnapshotStart, SnapshotUsage, Snapshots,
-    Taken,
+    Changes, Snapshot, SnapshotDevice, SnapshotEnd, SnapshotLimits, SnapshotStart, SnapshotUsage,
+    Snapshots, Taken,
 };
 pub use traits::{Backing, BlockDevice, Claimant, write_sparse};
 pub use users::{User, writer_of};

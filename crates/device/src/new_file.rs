@@ -18,7 +18,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, Mode};
+use rustix::fs::{AtFlags, CWD, FallocateFlags, Mode};
 use rustix::io::Errno;
 use uext4_num::u64_of;
 
@@ -122,6 +122,12 @@ impl NewFile {
     pub fn identity(&self) -> io::Result<(u64, u64)> {
         let found = self.file.metadata()?;
         Ok((found.dev(), found.ino()))
+    }
+
+    /// Gives the file, which is empty, the content of another one, if the file system can share
+    /// it. False if it cannot, and nothing was written.
+    pub fn share_content_of(&self, other: &File) -> bool {
+        rustix::fs::ioctl_ficlone(&self.file, other).is_ok()
     }
 
     /// Gives the file its size in bytes, the owner and mode of the file that it replaces unless it
@@ -264,6 +270,16 @@ impl BlockDevice for NewFile {
         range::check(self.limit_bytes, offset, len)?;
         let written = self.file.write_all_at(buf, offset);
         written.map_err(|error| Error::io("write", offset, len, error))
+    }
+
+    fn write_hole(&self, offset: u64, len: u64) -> Result<(), Error> {
+        range::check(self.limit_bytes, offset, len)?;
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        match rustix::fs::fallocate(&self.file, flags, offset, len) {
+            Ok(()) => Ok(()),
+            // The file system has no holes, or the range is empty.
+            Err(_) => self.write_zeroes(offset, len),
+        }
     }
 
     fn flush(&self) -> Result<(), Error> {
@@ -460,5 +476,11 @@ mod tests {
         let second = file.data_from(first.end).unwrap().unwrap();
         assert!(second.contains(&(1 << 30)), "{second:?}");
         assert_eq!(file.data_from(second.end).unwrap(), None);
+        file.write_hole(1 << 20, 1 << 20).unwrap();
+        let left = file.data_from(0).unwrap().unwrap();
+        assert!(!left.contains(&(1 << 20)), "{left:?}");
+        let mut bytes = [7; 100];
+        file.read_at(1 << 20, &mut bytes).unwrap();
+        assert_eq!(bytes, [0; 100]);
     }
 }

@@ -84,8 +84,8 @@ mod workers;
 
 pub use close_fds::close_inherited;
 pub use control::{
-    Ask, Client, NewGrace, NewLimits, QuotaRow, Refusal, Remote, RemoteDevice, SnapshotPurpose,
-    SnapshotResult, SnapshotWanted, kind_of,
+    Ask, Client, Continued, CopyIdentity, Earlier, NewGrace, NewLimits, Noted, QuotaRow, Refusal,
+    Remote, RemoteDevice, SnapshotPurpose, SnapshotResult, SnapshotWanted, kind_of,
 };
 pub use error::{Error, Explained, Result};
 pub use interrupted::{catch_interrupts, is_interrupted};

@@ -10,7 +10,7 @@
 //! ```
 
 use std::ffi::OsStr;
-use std::fs::Metadata;
+use std::fs::{File, Metadata};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
@@ -144,7 +144,7 @@ impl Container {
                 (Store::Raw(file.clone()), file)
             }
             Format::Qcow2 => {
-                let whole = Arc::new(Qcow2::new(file));
+                let whole = Arc::new(Qcow2::over(file, options.backing.clone()));
                 (Store::Qcow2(whole.clone()), whole)
             }
         };
@@ -182,6 +182,15 @@ impl Container {
     /// The bytes of the file system's partition, if the table gives them.
     pub fn partition_bytes(&self) -> Option<u64> {
         self.disk.as_ref().and_then(Disk::given_bytes)
+    }
+
+    /// Gives a new raw file, which is empty, the content of another one, if the file system can
+    /// share it. False if not, and nothing was written.
+    pub fn share_content_of(&self, other: &File) -> bool {
+        match &self.store {
+            Store::Raw(file) => file.share_content_of(other),
+            Store::Qcow2(_) | Store::Device => false,
+        }
     }
 
     /// Whether the device reads as zeroes where nothing was written: a new file does, a block

@@ -8,7 +8,7 @@
 //! Layout: `container` has the order, `options` what is asked for, `qcow2` is a device, `sparse` a
 //! conversion, `verity` a hash tree. `table` reads tables of partitions and finds their places;
 //! `disk` copies the files of a table by `content`, and writes it by `gpt` or `mbr`. `identity`
-//! derives UUIDs and salts.
+//! derives UUIDs and salts, `samples` tells two states of a file apart.
 //!
 //! References: docs/internals/containers.md.
 #![forbid(unsafe_code)]
@@ -24,13 +24,15 @@ mod mbr;
 mod options;
 mod progress;
 mod qcow2;
+mod samples;
 mod sparse;
 mod table;
 mod verity;
 
 pub use container::{Container, Made, Partition, Tree};
 pub use error::{Error, Result};
-pub use options::{Format, Options, PartitionKind, Verity, VerityPlace};
+pub use options::{Backing, Format, Options, PartitionKind, Verity, VerityPlace};
 pub use progress::Progress;
 pub use qcow2::Qcow2;
+pub use samples::samples_of;
 pub use table::{Fault, Problem, Table};

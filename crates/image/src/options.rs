@@ -48,6 +48,16 @@ pub struct Verity {
     pub salt: Option<Vec<u8>>,
 }
 
+/// The image that has what a new qcow2 image does not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Backing {
+    /// Its name, as the new image has it: relative names begin in the directory of that. At most
+    /// 1023 bytes.
+    pub name: String,
+    /// Its format: raw or qcow2.
+    pub format: Format,
+}
+
 /// How the file system is packed; the default is a raw file with nothing else.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
@@ -57,10 +67,15 @@ pub struct Options {
     pub verity: Option<Verity>,
     /// Partitions, one of which holds the file system and what is behind it.
     pub table: Option<Table>,
+    /// The image that has the clusters of a qcow2 image that are not written. Each write is of
+    /// whole clusters then.
+    pub backing: Option<Backing>,
     /// The users that may read the new files.
     pub rights: Rights,
 }
 
+/// Most bytes of the name of a backing file.
+const BACKING_NAME_MAX: usize = 1023;
 /// Most bytes of a salt.
 const SALT_BYTES_MAX: usize = 256;
 
@@ -73,6 +88,21 @@ impl Options {
                           partition table",
                 advice: "use the format raw or qcow2, or no partition table",
             });
+        }
+        if let Some(backing) = &self.backing {
+            let is_known = matches!(backing.format, Format::Raw | Format::Qcow2);
+            if self.format != Format::Qcow2 || !is_known {
+                return Err(Error::Refused {
+                    problem: "only a qcow2 image has another one behind it, raw or qcow2",
+                    advice: "use the format qcow2",
+                });
+            }
+            if backing.name.is_empty() || backing.name.len() > BACKING_NAME_MAX {
+                return Err(Error::Refused {
+                    problem: "the name of the image behind a qcow2 image has 1 to 1023 bytes",
+                    advice: "put it into the same directory",
+                });
+            }
         }
         let salt = self.verity.as_ref().and_then(|verity| verity.salt.as_ref());
         if salt.is_some_and(|salt| salt.len() > SALT_BYTES_MAX) {

@@ -7,8 +7,12 @@
 //! | header | data, in the order of first writes | L2 tables | L1 | refcount blocks | their table |
 //! ```
 //!
+//! With a backing file, clusters that were not written are those of that file. Its name follows the
+//! header.
+//!
 //! Invariants: writes in the same order give the same bytes. A cluster that was never written has
-//! no place. Locking: `clusters` ([`Rank::Device`]) is held while places are looked up, not during
+//! no place. With a backing file each write covers whole clusters, up to the end of the disk.
+//! Locking: `clusters` ([`Rank::Device`]) is held while places are looked up, not during
 //! an access.
 //!
 //! References: docs/interop/qcow2 of QEMU.
@@ -18,6 +22,8 @@ use std::ops::Range;
 use uext4_device::{BlockDevice, Error, NewFile};
 use uext4_num::{clamp_u32, clamp_usize, u64_of};
 use uext4_sync::{Mutex, Rank};
+
+use crate::{Backing, Format};
 
 const CLUSTER_BITS: u32 = 16;
 const CLUSTER: u64 = 1 << CLUSTER_BITS;
@@ -33,10 +39,13 @@ const REFCOUNT_ORDER: u32 = 4;
 const COPIED: u64 = 1 << 63;
 const HEADER_BYTES: u32 = 104;
 const VERSION: u32 = 3;
+/// The extension of the header with the format of the backing file.
+const BACKING_FORMAT: u32 = 0xe279_2aca;
 
 /// A qcow2 file that is written as a block device; see the module.
 pub struct Qcow2 {
     file: NewFile,
+    backing: Option<Backing>,
     clusters: Mutex<Clusters>,
 }
 
@@ -115,12 +124,18 @@ fn entry(cluster: u64) -> u64 {
 impl Qcow2 {
     /// An empty disk in this file, which is new. It grows up to the limit of the file.
     pub fn new(file: NewFile) -> Qcow2 {
+        Qcow2::over(file, None)
+    }
+
+    /// The same over another image, which has what is not written.
+    pub(crate) fn over(file: NewFile, backing: Option<Backing>) -> Qcow2 {
         let clusters = Clusters {
             places: Vec::new(),
             next: 1,
         };
         Qcow2 {
             file,
+            backing,
             clusters: Mutex::new(Rank::Device, clusters),
         }
     }
@@ -161,7 +176,8 @@ impl Qcow2 {
         let header = Header::after(next, size_bytes, clamp_u32(l1.len()));
         self.write_table(header.l1, l1.into_iter())?;
         self.write_refcounts(&header)?;
-        self.file.write_at(0, &header.bytes())?;
+        self.file
+            .write_at(0, &header.bytes(self.backing.as_ref()))?;
         let kept = self.file.keep(header.end * CLUSTER);
         kept.map_err(|error| crate::Error::File {
             path: self.file.describe(),
@@ -226,14 +242,32 @@ impl Header {
         }
     }
 
-    /// The header, and the end of its extensions, which is zero.
-    fn bytes(&self) -> Vec<u8> {
+    /// The header, its extensions, an end of those, which is zero, and the name of the backing
+    /// file.
+    fn bytes(&self, backing: Option<&Backing>) -> Vec<u8> {
+        let mut extensions = Vec::new();
+        if let Some(backing) = backing {
+            let format: &[u8] = match backing.format {
+                Format::Qcow2 => b"qcow2",
+                Format::Raw | Format::AndroidSparse => b"raw",
+            };
+            extensions.extend(BACKING_FORMAT.to_be_bytes());
+            extensions.extend(clamp_u32(format.len()).to_be_bytes());
+            extensions.extend(format);
+            extensions.resize(extensions.len().next_multiple_of(8), 0);
+        }
+        extensions.extend([0; 8]);
+        let name = backing.map_or("", |backing| &backing.name);
+        let name_at = match backing {
+            Some(_) => u64::from(HEADER_BYTES) + u64_of(extensions.len()),
+            None => 0,
+        };
         let mut bytes = b"QFI\xFB".to_vec();
         let word = |bytes: &mut Vec<u8>, word: u32| bytes.extend(word.to_be_bytes());
         let long = |bytes: &mut Vec<u8>, long: u64| bytes.extend(long.to_be_bytes());
         word(&mut bytes, VERSION);
-        long(&mut bytes, 0); // no backing file
-        word(&mut bytes, 0);
+        long(&mut bytes, name_at);
+        word(&mut bytes, clamp_u32(name.len()));
         word(&mut bytes, CLUSTER_BITS);
         long(&mut bytes, self.size_bytes);
         word(&mut bytes, 0); // not encrypted
@@ -246,7 +280,8 @@ impl Header {
         bytes.extend([0; 24]); // no feature bits
         word(&mut bytes, REFCOUNT_ORDER);
         word(&mut bytes, HEADER_BYTES);
-        long(&mut bytes, 0);
+        bytes.extend(extensions);
+        bytes.extend(name.as_bytes());
         bytes
     }
 }
@@ -272,6 +307,9 @@ impl BlockDevice for Qcow2 {
     }
 
     fn write_at(&self, offset: u64, buf: &[u8]) -> Result<(), Error> {
+        // The rest of a cluster would be zero, and not as it is in the backing file.
+        let is_whole = offset.is_multiple_of(CLUSTER) && u64_of(buf.len()).is_multiple_of(CLUSTER);
+        assert!(self.backing.is_none() || is_whole, "a part of a cluster");
         let pieces = {
             let mut clusters = self.clusters.lock();
             clusters.pieces(offset, buf.len(), Clusters::allocate)

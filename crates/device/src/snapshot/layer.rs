@@ -4,6 +4,7 @@
 //! shard and two loads. A snapshot starts with the barrier closed, so that each write is either
 //! done before or kept apart.
 
+use super::changes::{Bits, Changes};
 use super::end::SnapshotEnd;
 use super::preimages::Preimages;
 use super::store::{SnapshotLimits, Store};
@@ -27,6 +28,8 @@ pub struct Snapshots {
     writes: FreezeBarrier,
     is_active: AtomicBool,
     current: RwLock<Arc<[Arc<Preimages>]>>,
+    is_tracked: AtomicBool,
+    tracked: RwLock<Arc<[Arc<Bits>]>>,
     device: Weak<dyn BlockDevice>,
     lease: OnceLock<Lease>,
 }
@@ -110,6 +113,8 @@ impl Snapshots {
             writes: FreezeBarrier::new(Rank::Device),
             is_active: AtomicBool::new(false),
             current: RwLock::new(Rank::Device, Arc::default()),
+            is_tracked: AtomicBool::new(false),
+            tracked: RwLock::new(Rank::Device, Arc::default()),
             device: Arc::downgrade(device),
             lease: OnceLock::new(),
         }
@@ -169,8 +174,40 @@ impl Snapshots {
         self.is_active.store(!current.is_empty(), Ordering::SeqCst);
     }
 
-    /// Ends all snapshots.
+    /// Notes from now on which parts of the device are written. A snapshot that is taken later
+    /// differs from one that was taken after this call by those alone.
+    ///
+    /// # Errors
+    /// [`Error::SnapshotEnded`] if the device is closed.
+    pub fn track(self: &Arc<Self>) -> Result<Changes, Error> {
+        let device = self.device.upgrade();
+        let device = device.ok_or(Error::SnapshotEnded(SnapshotEnd::Closed))?;
+        let bits = Arc::new(Bits::new(device.size_bytes()));
+        let mut tracked = self.tracked.write();
+        *tracked = tracked.iter().chain([&bits]).cloned().collect();
+        self.is_tracked.store(true, Ordering::SeqCst);
+        drop(tracked);
+        Ok(Changes::new(bits, self.clone()))
+    }
+
+    pub(super) fn forget(&self, ended: &Arc<Bits>) {
+        let mut tracked = self.tracked.write();
+        let others = tracked.iter().filter(|other| !Arc::ptr_eq(other, ended));
+        *tracked = others.cloned().collect();
+        self.is_tracked.store(!tracked.is_empty(), Ordering::SeqCst);
+    }
+
+    fn note(&self, range: &Range<u64>) {
+        if self.is_tracked.load(Ordering::SeqCst) {
+            let tracked = self.tracked.read().clone();
+            tracked.iter().for_each(|bits| bits.mark(range));
+        }
+    }
+
+    /// Ends all snapshots, and what is noted of changes.
     pub(super) fn end_all(&self, why: SnapshotEnd) {
+        let tracked = self.tracked.read().clone();
+        tracked.iter().for_each(|bits| bits.close());
         let current = self.current.read().clone();
         current.iter().for_each(|preimages| preimages.end(why));
     }
@@ -203,6 +240,7 @@ impl Snapshots {
         write: impl FnOnce() -> Result<(), Error>,
     ) -> Result<(), Error> {
         let _pass = self.writes.enter();
+        self.note(&range);
         if self.is_active() {
             let current = self.current.read().clone();
             current
@@ -216,13 +254,18 @@ impl Snapshots {
         write()
     }
 
-    /// Runs `work` if no snapshot exists, before one begins.
+    /// Changes a range by `work` if no snapshot exists, before one begins.
     pub(super) fn without_any(
         &self,
+        range: &Range<u64>,
         work: impl FnOnce() -> Result<(), Error>,
     ) -> Result<(), Error> {
         let _pass = self.writes.enter();
-        if self.is_active() { Ok(()) } else { work() }
+        if self.is_active() {
+            return Ok(());
+        }
+        self.note(range);
+        work()
     }
 }
 

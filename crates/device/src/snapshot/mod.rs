@@ -2,11 +2,13 @@
 //! range is written.
 //!
 //! Layout: `layer` has the snapshots of a device and their start; `preimages` what was overwritten
-//! since a snapshot; `store` where that is kept; `end` why a snapshot ends.
+//! since a snapshot; `store` where that is kept; `end` why a snapshot ends; `changes` which parts
+//! were written since some moment.
 //! Invariants: no write fails or waits for a reader because of a snapshot. A snapshot that cannot
 //! be kept ends; its readers get the reason, and never wrong bytes. It ends with the layer.
 //! Locking: [`Rank::Device`](uext4_sync::Rank::Device), none over an access of the device below.
 
+mod changes;
 mod end;
 mod layer;
 mod preimages;
@@ -14,6 +16,7 @@ mod store;
 #[cfg(test)]
 mod tests;
 
+pub use changes::Changes;
 pub use end::SnapshotEnd;
 pub use layer::{Snapshot, SnapshotStart, SnapshotUsage, Snapshots, Taken};
 pub use store::SnapshotLimits;
@@ -100,8 +103,9 @@ impl BlockDevice for SnapshotDevice {
     }
     /// Does nothing while a snapshot exists, which would have to keep all that is discarded.
     fn discard(&self, offset: u64, len: u64) -> Result<(), Error> {
-        self.snapshots
-            .without_any(|| self.inner.discard(offset, len))
+        let range = offset..offset.saturating_add(len);
+        let discard = || self.inner.discard(offset, len);
+        self.snapshots.without_any(&range, discard)
     }
     fn forget_cache(&self) {
         self.inner.forget_cache();

@@ -297,3 +297,58 @@ fn a_start_gives_up_and_lets_writers_go_on() {
     device.write_at(0, &[1]).expect("it is open");
     take(&device, limits());
 }
+
+/// What differs between two snapshots is in granules that are marked, whatever changed them.
+#[test]
+fn granules_that_differ_between_two_snapshots_are_marked() {
+    let device = layered(filled());
+    device.write_at(0, &[1]).expect("it is sound");
+    let changes = device.snapshots().track().expect("it is open");
+    let first = take(&device, SnapshotLimits::default());
+    let before = bytes_of(&*first);
+    drop(first);
+    let mut rng = Rng::new(9);
+    for round in 0..40 {
+        change(&device, &mut rng);
+        let snapshot = take(&device, SnapshotLimits::default());
+        // Later changes do no harm.
+        change(&device, &mut rng);
+        let after = bytes_of(&*snapshot);
+        let mut bits = vec![0; clamp_usize(changes.bitmap_bytes())];
+        assert!(changes.read(0, &mut bits));
+        let granule = clamp_usize(changes.granule_bytes());
+        let pairs = before.chunks(granule).zip(after.chunks(granule));
+        let mut marked = 0;
+        for (nr, (old, new)) in pairs.enumerate() {
+            let is_marked = bits[nr / 8] >> (nr % 8) & 1 == 1;
+            assert!(is_marked || old == new, "round {round}, granule {nr}");
+            marked += u64::from(is_marked);
+        }
+        assert_eq!(changes.changed(), marked);
+        if round == 0 {
+            assert!(marked < 10, "only what was written: {marked}");
+        }
+    }
+    assert!(!changes.read(changes.bitmap_bytes(), &mut [0]));
+    assert!(changes.is_complete());
+    device.release();
+    assert!(!changes.is_complete(), "later writes are not seen");
+}
+
+/// Ranges at the ends of words and of the device, and nonsense.
+#[test]
+fn exactly_the_granules_of_a_range_are_marked() {
+    const GRANULE: u64 = 1 << 16;
+    let size = 200 * GRANULE + 5;
+    let device = layered(Arc::new(MemDevice::new(size)));
+    for (from, to) in [(0, 1), (63, 64), (63, 65), (64, 128), (5, 199), (200, 201)] {
+        let changes = device.snapshots().track().expect("it is open");
+        let range = from * GRANULE..(to * GRANULE).min(size);
+        let len = range.end - range.start;
+        device.write_zeroes(range.start, len).expect("it is sound");
+        assert_eq!(changes.changed(), to - from, "{from}..{to}");
+        changes.mark(u64::MAX);
+        changes.mark(1 << 40);
+        assert_eq!(changes.changed(), to - from, "{from}..{to}");
+    }
+}

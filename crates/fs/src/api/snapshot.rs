@@ -12,7 +12,7 @@ use crate::state::engine::Fs;
 use crate::state::lifecycle::Lifecycle;
 use crate::types::error::{Error, Result};
 use std::time::{Duration, Instant};
-use uext4_device::{BlockDevice, SnapshotLimits, SnapshotStart, Taken};
+use uext4_device::{BlockDevice, Changes, SnapshotEnd, SnapshotLimits, SnapshotStart, Taken};
 use uext4_sync::Arc;
 
 /// The devices of a file system at one moment. It ends when it is dropped, and with the mount.
@@ -61,6 +61,19 @@ impl Filesystem {
             pause: taken.pause,
             unwritten,
         })
+    }
+
+    /// Notes from now on which parts of the device of the file system are written. Two snapshots
+    /// that are taken later differ by them alone.
+    ///
+    /// # Errors
+    /// [`Error::Unmounted`], [`Error::Shutdown`].
+    pub fn track_changes(&self) -> Result<Changes> {
+        let life = self.fs.lifecycle.lock();
+        self.fs.base.state.check_open()?;
+        let closed = uext4_device::Error::SnapshotEnded(SnapshotEnd::Closed);
+        let layer = life.media.snapshots.first().ok_or(closed)?;
+        Ok(layer.track()?)
     }
 }
 

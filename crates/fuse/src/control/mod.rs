@@ -5,7 +5,8 @@
 //! implements each verb, `socket` is the server side, `client` the client side.
 //! A client that takes a snapshot reads it over its connection: `snapshot_wire` has the frames,
 //! `snapshots` the server's side, with `snapshot_list` and `snapshot_channel`, `remote` and
-//! `remote_connection` the client's.
+//! `remote_connection` the client's. `remembered` has copies that a later one can continue,
+//! `snapshot_chain` how.
 //! Invariants: only the server's user and the superuser are served. A silent, flooding or malformed
 //! client costs one thread for a few seconds and does not disturb the mount.
 //!
@@ -14,8 +15,10 @@
 mod client;
 mod line;
 mod quota;
+mod remembered;
 mod remote;
 mod remote_connection;
+mod snapshot_chain;
 mod snapshot_channel;
 mod snapshot_list;
 mod snapshot_wire;
@@ -28,6 +31,8 @@ mod wire;
 pub use client::{Client, kind_of};
 pub use quota::{NewGrace, NewLimits, QuotaRow};
 pub use remote::{Remote, RemoteDevice};
-pub use snapshot_wire::{SnapshotPurpose, SnapshotResult, SnapshotWanted};
+pub use snapshot_wire::{
+    Continued, CopyIdentity, Earlier, Noted, SnapshotPurpose, SnapshotResult, SnapshotWanted,
+};
 pub(crate) use socket::Control;
 pub use wire::{Ask, Refusal};

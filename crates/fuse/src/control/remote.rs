@@ -3,7 +3,8 @@
 use super::client::Client;
 use super::remote_connection::Connection;
 use super::snapshot_wire::{
-    Head, READ_BYTES_MAX, SEND_FILE, SnapshotResult, SnapshotWanted, Taken,
+    Continued, EARLIER, Earlier, Head, Noted, READ_BYTES_MAX, SEND_FILE, SnapshotResult,
+    SnapshotWanted, Taken,
 };
 use super::wire::Ask;
 use crate::error::{Error, Result};
@@ -16,8 +17,11 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 use uext4::device::{self, BlockDevice, SnapshotEnd};
-use uext4_num::{clamp_u32, u64_of, usize_of};
+use uext4_num::{clamp_u32, clamp_usize, u64_of, usize_of};
 use uext4_sync::{Arc, Mutex, OnceLock, Rank};
+
+/// Maximum size of the bits of an earlier copy.
+const BITMAP_BYTES_MAX: u64 = 16 << 20;
 
 /// See the module. It ends when it and its devices are dropped.
 pub struct Remote {
@@ -46,6 +50,11 @@ impl Remote {
         let spill = spill.filter(|_| is_trusted);
         let wanted = SnapshotWanted {
             spill_bytes: wanted.spill_bytes.filter(|_| spill.is_some()),
+            continues: if is_trusted {
+                wanted.continues
+            } else {
+                Continued::Never
+            },
             ..wanted.clone()
         };
         let mut answer = client.ask(&Ask::Snapshot(wanted))?;
@@ -111,6 +120,44 @@ impl Remote {
     /// Why it cannot be read any more.
     pub fn ended(&self) -> Option<SnapshotEnd> {
         self.connection.ended.get().copied()
+    }
+
+    /// How the server knows this copy; `None` if no later one can continue it.
+    pub fn noted(&self) -> Option<&Noted> {
+        self.taken.noted.as_ref()
+    }
+
+    /// What the server knows of the copy that this one continues.
+    pub fn earlier(&self) -> Option<&Earlier> {
+        self.taken.earlier.as_ref()
+    }
+
+    /// The bits of the granules that changed since the earlier copy. Bit 0 of byte 0 is the first.
+    ///
+    /// # Errors
+    /// Those of the connection; more bits than a server has.
+    pub fn changed(&self) -> std::result::Result<Vec<u8>, device::Error> {
+        let bitmap_bytes = self.earlier().map_or(0, |earlier| earlier.bitmap_bytes);
+        if bitmap_bytes > BITMAP_BYTES_MAX {
+            return Err(device::Error::SnapshotEnded(SnapshotEnd::Malformed));
+        }
+        let mut bits = vec![0; clamp_usize(bitmap_bytes)];
+        self.numbered(EARLIER, bitmap_bytes).read_at(0, &mut bits)?;
+        Ok(bits)
+    }
+
+    /// Tells the server granules in which the copy is not as the snapshot. A later copy has them.
+    ///
+    /// # Errors
+    /// Those of the connection.
+    pub fn differs(&self, granules: &[u64]) -> std::result::Result<(), device::Error> {
+        for part in granules.chunks(usize_of(READ_BYTES_MAX) / 8) {
+            let bytes: Vec<u8> = part.iter().flat_map(|nr| nr.to_ne_bytes()).collect();
+            let len = clamp_u32(bytes.len());
+            let head = Head::Differs { len }.to_bytes();
+            self.connection.call(&[&head, &bytes], &mut [])?;
+        }
+        Ok(())
     }
 
     /// Tells the server what became of the work; its statistics have it.

@@ -2,6 +2,8 @@
 //!
 //! Locking: [`Rank::Queue`] for the list; no device is accessed under it.
 
+use super::remembered::Remembered;
+use super::snapshot_chain::Chain;
 use super::snapshot_wire::{SnapshotPurpose, SnapshotResult, SnapshotWanted};
 use super::wire::{Answered, Refusal};
 use serde_json::{Value, json};
@@ -16,7 +18,11 @@ use uext4_sync::{Arc, Clock, Mutex, Rank, RealClock};
 const SNAPSHOTS_MAX: usize = 4;
 
 /// The snapshots of a mount.
-pub(super) struct Snapshots(Mutex<Table>);
+pub(super) struct Snapshots {
+    table: Mutex<Table>,
+    /// Complete copies.
+    pub(super) copies: Remembered,
+}
 
 #[derive(Default)]
 struct Table {
@@ -36,6 +42,7 @@ pub(super) struct Running {
     start: Instant,
     start_seconds: i64,
     pub(super) read_bytes: AtomicU64,
+    pub(super) chain: Chain,
 }
 
 /// Right to take a snapshot.
@@ -50,7 +57,10 @@ pub(super) struct Entry<'a> {
 
 impl Default for Snapshots {
     fn default() -> Self {
-        Self(Mutex::new(Rank::Queue, Table::default()))
+        Self {
+            table: Mutex::new(Rank::Queue, Table::default()),
+            copies: Remembered::default(),
+        }
     }
 }
 
@@ -60,7 +70,7 @@ impl Snapshots {
     /// # Errors
     /// There are too many.
     pub(super) fn start(&self) -> Result<Start<'_>, Refusal> {
-        let mut table = self.0.lock();
+        let mut table = self.table.lock();
         let going = table.running.iter().filter(|running| running.is_going());
         if going.count() + table.starting >= SNAPSHOTS_MAX {
             return Err(Refusal {
@@ -72,8 +82,13 @@ impl Snapshots {
         Ok(Start(self))
     }
 
-    pub(super) fn add(&self, wanted: &SnapshotWanted, snapshot: Snapshot) -> Entry<'_> {
-        let mut table = self.0.lock();
+    pub(super) fn add(
+        &self,
+        wanted: &SnapshotWanted,
+        snapshot: Snapshot,
+        chain: Chain,
+    ) -> Entry<'_> {
+        let mut table = self.table.lock();
         table.last_id += 1;
         let running = Arc::new(Running {
             id: table.last_id,
@@ -82,6 +97,7 @@ impl Snapshots {
             start: Instant::now(),
             start_seconds: RealClock::new().wall().seconds,
             read_bytes: AtomicU64::new(0),
+            chain,
         });
         table.running.push(running.clone());
         Entry {
@@ -93,7 +109,7 @@ impl Snapshots {
 
     /// Ends one of them, or all: their readers get an error.
     pub(super) fn end(&self, id: Option<u64>) -> Answered {
-        let table = self.0.lock();
+        let table = self.table.lock();
         let chosen = table.running.iter();
         let chosen = chosen.filter(|running| running.is_going());
         let chosen = chosen.filter(|running| id.is_none_or(|id| id == running.id));
@@ -109,9 +125,11 @@ impl Snapshots {
 
     /// For the statistics.
     pub(super) fn state(&self) -> Value {
-        let table = self.0.lock();
+        let backups = self.copies.state();
+        let table = self.table.lock();
         let running = table.running.iter().map(|running| running.state());
         json!({
+            "backups": backups,
             "running": running.collect::<Vec<_>>(),
             "last_check": table.last_check,
             "last_backup": table.last_backup,
@@ -121,7 +139,7 @@ impl Snapshots {
 
 impl Drop for Start<'_> {
     fn drop(&mut self) {
-        self.0.0.lock().starting -= 1;
+        self.0.table.lock().starting -= 1;
     }
 }
 
@@ -175,7 +193,7 @@ impl Running {
 impl Drop for Entry<'_> {
     fn drop(&mut self) {
         let conclusion = self.running.conclusion(self.result.as_ref());
-        let mut table = self.list.0.lock();
+        let mut table = self.list.table.lock();
         table.running.retain(|other| other.id != self.running.id);
         match self.running.wanted.purpose {
             SnapshotPurpose::Check => table.last_check = conclusion,

@@ -16,6 +16,8 @@ pub(super) const READ_BYTES_MAX: u32 = 1 << 20;
 pub(super) const HEAD_BYTES: usize = 16;
 /// Size of a status and a length, in bytes.
 pub(super) const STATUS_BYTES: usize = 8;
+/// Number of the device with the bits of an earlier copy.
+pub(super) const EARLIER: u8 = 2;
 /// Answer of a server that wants the file.
 pub(super) const SEND_FILE: &str = "file";
 
@@ -41,6 +43,59 @@ pub struct SnapshotWanted {
     pub memory_bytes: u64,
     /// Maximum size of the client's file for what does not fit, in bytes; `None`: it has none.
     pub spill_bytes: Option<u64>,
+    /// Whether a later copy is to continue this one.
+    #[serde(default)]
+    pub continues: Continued,
+    /// Identifier of the copy that this one continues.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<String>,
+}
+
+/// Whether the server notes what changes from a snapshot on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Continued {
+    /// No later copy continues this one.
+    #[default]
+    Never,
+    /// The server notes it.
+    Later,
+}
+
+/// What a client tells of a complete copy, so that the next one finds it as it was.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CopyIdentity {
+    /// UUID of the file system, in hexadecimal digits.
+    pub uuid: String,
+    /// Bytes of the disk that it has.
+    pub disk_bytes: u64,
+    /// Bytes of its file.
+    pub file_bytes: u64,
+    /// Last change of its file, in seconds and nanoseconds.
+    pub modified: (i64, i64),
+    /// SHA-256 of samples of its file, in hexadecimal digits.
+    pub samples: String,
+}
+
+/// How the server knows the copy that is being made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Noted {
+    /// The identifier, for a later copy.
+    pub id: String,
+    /// Bytes of a granule, in which differences are told.
+    pub granule_bytes: u64,
+}
+
+/// What the server knows of the copy that is continued.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Earlier {
+    /// Bytes of a granule, of which each has a bit.
+    pub granule_bytes: u64,
+    /// Bytes of the bits.
+    pub bitmap_bytes: u64,
+    /// The copy.
+    pub copy: CopyIdentity,
 }
 
 /// The answer to the request.
@@ -55,6 +110,10 @@ pub(super) struct Taken {
     pub(super) pause_us: u64,
     /// What kept changes from the device before.
     pub(super) unwritten: Option<String>,
+    #[serde(default)]
+    pub(super) noted: Option<Noted>,
+    #[serde(default)]
+    pub(super) earlier: Option<Earlier>,
 }
 
 /// What became of the work on a snapshot.
@@ -64,15 +123,22 @@ pub struct SnapshotResult {
     pub verdict: String,
     /// Number of findings.
     pub findings: u64,
+    /// A copy that is complete, if a later one is to continue it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copy: Option<CopyIdentity>,
 }
 
 /// A request after the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Head {
-    /// Bytes of a device: 0 is that of the file system, 1 that of the journal.
+    /// Bytes of a device: 0 is that of the file system, 1 that of the journal, 2 the bits of what
+    /// changed since an earlier copy.
     Read { device: u8, offset: u64, len: u32 },
     /// So many bytes with a [`SnapshotResult`] follow.
     Result { len: u32 },
+    /// So many bytes with numbers of granules follow, 8 bytes each, in which the copy differs from
+    /// the snapshot.
+    Differs { len: u32 },
 }
 
 impl Head {
@@ -84,6 +150,7 @@ impl Head {
                 len,
             } => (0, device, offset, len),
             Self::Result { len } => (1, 0, 0, len),
+            Self::Differs { len } => (2, 0, 0, len),
         };
         let mut bytes = [0; HEAD_BYTES];
         bytes[0] = kind;
@@ -100,12 +167,13 @@ impl Head {
         let offset = u64::from_ne_bytes(offset);
         match kind {
             _ if len > READ_BYTES_MAX => None,
-            0 if device < 2 => Some(Self::Read {
+            0 if device < 3 => Some(Self::Read {
                 device,
                 offset,
                 len,
             }),
             1 => Some(Self::Result { len }),
+            2 if len % 8 == 0 => Some(Self::Differs { len }),
             _ => None,
         }
     }
@@ -180,6 +248,7 @@ mod tests {
                 len: READ_BYTES_MAX,
             },
             Head::Result { len: 7 },
+            Head::Differs { len: 16 },
         ];
         for head in heads {
             assert_eq!(Head::parse(head.to_bytes()), Some(head));
@@ -190,10 +259,11 @@ mod tests {
         let mut long = heads[0].to_bytes();
         long[4] = 1;
         let mut unknown = heads[0].to_bytes();
-        unknown[0] = 2;
-        let mut third = heads[0].to_bytes();
-        third[1] = 2;
-        for nonsense in [long, unknown, third] {
+        unknown[0] = 3;
+        let mut fourth = heads[0].to_bytes();
+        fourth[1] = 3;
+        let odd = Head::Differs { len: 7 }.to_bytes();
+        for nonsense in [long, unknown, fourth, odd] {
             assert_eq!(Head::parse(nonsense), None);
         }
         assert_eq!(Status::parse([4, 0, 0, 0, 0, 0, 0, 0]), None);

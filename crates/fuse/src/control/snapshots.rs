@@ -7,10 +7,12 @@
 //! commits, and has locks that writers wait for.
 
 use super::line::Lines;
+use super::snapshot_chain::Chain;
 use super::snapshot_channel::Channel;
 use super::snapshot_list::{Entry, Running, pause_us};
 use super::snapshot_wire::{
-    HEAD_BYTES, Head, READ_BYTES_MAX, SEND_FILE, SnapshotWanted, Status, Taken, end_to_bytes,
+    EARLIER, HEAD_BYTES, Head, READ_BYTES_MAX, SEND_FILE, SnapshotWanted, Status, Taken,
+    end_to_bytes,
 };
 use super::socket::CLIENT_LIMIT;
 use super::verbs::Mount;
@@ -81,11 +83,33 @@ pub(super) fn serve(
                     return Ok(());
                 }
                 entry.result = serde_json::from_slice(text).ok();
+                if let Some(result) = &entry.result {
+                    entry.running.chain.keep(&mount.snapshots.copies, result);
+                }
+                channel.answer(Status::Data, &[])?;
+            }
+            Some(Head::Differs { len }) => {
+                let granules = &mut bytes[..usize_of(len)];
+                if !channel.receive(granules)? {
+                    return Ok(());
+                }
+                note_differences(&entry.running, granules);
                 channel.answer(Status::Data, &[])?;
             }
             None => return Err(io::ErrorKind::InvalidData.into()),
         }
     }
+}
+
+/// Notes granules in which the copy of the client is not as the snapshot.
+fn note_differences(running: &Running, granules: &[u8]) {
+    let Some((_, changes)) = &running.chain.noted else {
+        return;
+    };
+    let (granules, _) = granules.as_chunks();
+    granules
+        .iter()
+        .for_each(|nr| changes.mark(u64::from_ne_bytes(*nr)));
 }
 
 /// Tells the client of an ended snapshot why it ended, as far as the stream takes it.
@@ -105,6 +129,13 @@ fn read(
     offset: u64,
     bytes: &mut [u8],
 ) -> io::Result<()> {
+    if device == EARLIER {
+        let copy = running.chain.earlier.as_ref();
+        if copy.is_none_or(|copy| !copy.changes.read(offset, bytes)) {
+            return channel.answer(Status::Failed, b"there are no such bits");
+        }
+        return channel.answer(Status::Data, bytes);
+    }
     let done = match running.device(device) {
         Some(device) => device.read_at(offset, bytes),
         None => return channel.answer(Status::Failed, b"there is no external journal"),
@@ -171,8 +202,21 @@ fn take<'a>(
     limits: SnapshotLimits,
 ) -> Result<Entry<'a>, Refusal> {
     let _start = mount.snapshots.start()?;
-    let snapshot = mount.filesystem().snapshot(limits)?;
-    Ok(mount.snapshots.add(wanted, snapshot))
+    let filesystem = mount.filesystem();
+    let mut chain = Chain::begin(filesystem, &mount.snapshots.copies, wanted)?;
+    let snapshot = filesystem.snapshot(limits)?;
+    if snapshot.unwritten.is_some() {
+        // What is missing in this copy is written later, and perhaps not at all.
+        chain.noted = None;
+    }
+    if chain
+        .earlier
+        .as_ref()
+        .is_some_and(|copy| !copy.changes.is_complete())
+    {
+        return Err(Refusal::invalid("the mount ends"));
+    }
+    Ok(mount.snapshots.add(wanted, snapshot, chain))
 }
 
 fn head_of(running: &Running) -> Taken {
@@ -184,5 +228,7 @@ fn head_of(running: &Running) -> Taken {
         journal_bytes: journal.map(|journal| journal.size_bytes()),
         pause_us: pause_us(snapshot),
         unwritten: snapshot.unwritten.as_ref().map(ToString::to_string),
+        noted: running.chain.noted(),
+        earlier: running.chain.earlier(),
     }
 }

@@ -99,6 +99,7 @@ pub(super) fn run(mount: &Mount, ask: Ask) -> Answered {
         }
         Ask::Snapshot(_) => Err(Refusal::invalid("a snapshot has a connection of its own")),
         Ask::EndSnapshots { id } => mount.snapshots.end(id),
+        Ask::ForgetBackups { id } => mount.snapshots.copies.forget(id.as_deref()),
         Ask::Shutdown { flush } => nothing(mount.server.shutdown(flush)),
         Ask::Remount { options } => nothing(remount(mount, &options)),
     }

@@ -124,6 +124,11 @@ pub enum Ask {
         /// Number of the one; without it all of them.
         id: Option<u64>,
     },
+    /// Forgets copies that a later one could continue; returns their number.
+    ForgetBackups {
+        /// Identifier of the one; without it all of them.
+        id: Option<String>,
+    },
     /// Changes mount options ([`uext4::Filesystem::remount`]).
     Remount {
         /// Options as of `mount -o remount`, separated by commas.
@@ -145,6 +150,7 @@ impl Ask {
             | Ask::Quota { .. }
             | Ask::Thaw {}
             | Ask::EndSnapshots { .. }
+            | Ask::ForgetBackups { .. }
             | Ask::Detached {} => Some(PATIENCE),
             // Changes of quota wait while the mount is frozen.
             Ask::Trim { .. }

@@ -1,6 +1,7 @@
 //! `uext4 backup`: copies the image of a running mount.
 
 use super::backup_copy::copy;
+use super::backup_since::{self, Base};
 use super::backup_source::{Source, recovered};
 use super::backup_target::{OldCopy, failed};
 use super::mkfs_target;
@@ -13,7 +14,7 @@ use std::ops::ControlFlow;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use uext4::device::{BlockDevice, Rights};
-use uext4_fuse::{Ask, Client, Remote, SnapshotPurpose, SnapshotResult, is_interrupted};
+use uext4_fuse::{Ask, Client, Continued, Remote, SnapshotPurpose, SnapshotResult, is_interrupted};
 use uext4_image::{Container, Format, Options};
 use uext4_sync::Arc;
 
@@ -25,18 +26,41 @@ Examples:
   uext4 backup /mnt disk.qcow2             as a qcow2 image
   uext4 backup /mnt /dev/sdb1 --force      onto a block device
   uext4 backup /mnt disk.img --as-is       byte for byte, with a log to replay
+  uext4 backup /mnt disk.img --since ID    update the copy that backup ID made
+  uext4 backup /mnt new.qcow2 --since ID --base old.qcow2
+                                           what changed since ID, over the copy old.qcow2
+  uext4 backup --forget /mnt               note no changes any more
 
 Writers of the mount go on; they wait for less than 100 ms, once. What they overwrite while the copy
 is made is kept for it in memory and in a temporary file. The copy is clean: its journal is
 replayed, and files that were open without a name are freed. OUT gets its name when it is
-complete.")]
+complete.
+
+A copy in a file has an identifier. From then on the server notes in memory which parts change, for
+the last four copies, until the mount ends. --since reads only these parts.")]
 pub(crate) struct Args {
     /// Directory on which the file system is mounted, or its control socket
     #[arg(value_name = "MOUNTPOINT")]
     target: PathBuf,
     /// The copy: a new file, or a block device
-    #[arg(value_name = "OUT")]
-    out: PathBuf,
+    #[arg(value_name = "OUT", required_unless_present = "forget")]
+    out: Option<PathBuf>,
+    /// Copy what changed since the backup ID. A raw OUT is the copy that it made; a failure leaves
+    /// that as it was
+    #[arg(long, value_name = "ID", conflicts_with = "forget")]
+    since: Option<String>,
+    /// For a qcow2 OUT, the copy that the backup ID made; OUT refers to it
+    #[arg(long, value_name = "FILE", requires = "since")]
+    base: Option<PathBuf>,
+    /// Note no changes any more since the backup ID; without it since all backups
+    #[arg(
+        long,
+        value_name = "ID",
+        num_args = 0..=1,
+        require_equals = true,
+        conflicts_with_all = ["out", "as_is", "force", "format"]
+    )]
+    forget: Option<Option<String>>,
     /// Format of OUT. Default: by its file name extension, .qcow2, otherwise raw
     #[arg(long)]
     format: Option<FormatWord>,
@@ -61,24 +85,55 @@ enum FormatWord {
 
 impl Args {
     pub(crate) fn run(self) -> Result<()> {
-        let (name, out) = (self.target.display().to_string(), self.out.display());
-        mkfs_target::check_free(&self.out, self.force)?;
+        match (&self.forget, &self.out) {
+            (Some(id), _) => self.forget(id.clone()),
+            (None, Some(out)) => self.copy_to(out),
+            // clap requires one of them.
+            (None, None) => Err(Failure::usage("OUT is missing")),
+        }
+    }
+
+    fn forget(&self, id: Option<String>) -> Result<()> {
+        let count = super::control::ask(&self.target, &Ask::ForgetBackups { id })?;
+        if self.json {
+            return show::line(format_args!("{}", json!({ "forgotten": count })));
+        }
+        show::line(format_args!(
+            "{}: forgotten: {count}",
+            self.target.display()
+        ))
+    }
+
+    fn copy_to(&self, out: &Path) -> Result<()> {
+        let (name, out_name) = (self.target.display().to_string(), out.display());
+        let format = self.format(out);
+        let base = self.base(out, format)?;
+        let is_update = base.as_ref().is_some_and(Base::is_updated);
+        mkfs_target::check_free(out, self.force || is_update)?;
         uext4_fuse::catch_interrupts().at(&name)?;
         write_back(&self.target)?;
-        let format = self.format();
-        let old = OldCopy::open(&self.out)?;
+        let old = OldCopy::open(out)?;
         let options = Options {
             format,
             rights: Rights::Private,
+            backing: base.as_ref().and_then(|base| base.behind(out, format)),
             ..Options::default()
         };
-        let container = Container::create(&self.out, options);
-        let container = container.map_err(|error| failed(&self.out, &error))?;
-        old.as_ref()
-            .map_or(Ok(()), |old| old.refuse_swapped(&self.out))?;
-        let snapshot = self.snapshot.take(&self.target, SnapshotPurpose::Backup)?;
+        let container = Container::create(out, options);
+        let container = container.map_err(|error| failed(out, &error))?;
+        old.as_ref().map_or(Ok(()), |old| old.refuse_swapped(out))?;
+        let (continues, since) = (Continued::Later, self.since.as_deref());
+        let purpose = SnapshotPurpose::Backup;
+        let snapshot = self
+            .snapshot
+            .take_chained(&self.target, purpose, continues, since)?;
         let device: Arc<dyn BlockDevice> = snapshot.device();
-        self.check_copyable(&snapshot, &*device, &container)?;
+        self.check_copyable(&snapshot, &*device, (out, &container))?;
+        let uuid = uext4::read_superblock(&*device, None);
+        let uuid = uuid.map_or([0; 16], |superblock| superblock.uuid);
+        if let Some(base) = &base {
+            base.check(&snapshot, &name, uuid)?;
+        }
         let source = if self.as_is {
             Ok(Source {
                 device: device.clone(),
@@ -87,14 +142,18 @@ impl Args {
         } else {
             recovered(&snapshot, device.clone())
         };
-        let copied = source.and_then(|source| copy(&source, &container));
+        let copied = source.and_then(|source| {
+            backup_since::tell_differences(&snapshot, &source)?;
+            match &base {
+                Some(base) => base.continue_to(&container, &snapshot, &source),
+                None => copy(&source, &container),
+            }
+        });
         snapshot::check_going(&snapshot, &name, "the copy")?;
-        let data_bytes = copied.at(&out)?;
+        let data_bytes = copied.at(out_name)?;
         if is_interrupted() {
             return Err(Failure::new(Exit::Failed, format!("{name}: interrupted")));
         }
-        let superblock = uext4::read_superblock(&*device, None);
-        let uuid = superblock.map_or([0; 16], |superblock| superblock.uuid);
         let made = container.finish(device.size_bytes(), uuid, |_| {
             if is_interrupted() {
                 ControlFlow::Break(())
@@ -102,17 +161,40 @@ impl Args {
                 ControlFlow::Continue(())
             }
         });
-        made.map_err(|error| failed(&self.out, &error))?;
+        made.map_err(|error| failed(out, &error))?;
         drop(old);
         let verdict = snapshot.unwritten().map_or("copied", |_| "incomplete");
         let result = SnapshotResult {
             verdict: verdict.into(),
             findings: 0,
+            copy: backup_since::identity(out, uuid, device.size_bytes()),
         };
         // The copy is complete, whatever becomes of the mount.
-        let _ = snapshot.report(&result);
-        self.print(&snapshot, device.size_bytes(), data_bytes)?;
+        let reported = snapshot.report(&result);
+        let id = snapshot.noted().map(|noted| noted.id.clone());
+        let id = id.filter(|_| reported.is_ok() && result.copy.is_some());
+        if is_update {
+            // The copy that it made is no more.
+            let id = self.since.clone();
+            let _ = super::control::ask(&self.target, &Ask::ForgetBackups { id });
+        }
+        self.print(&snapshot, (out, device.size_bytes(), data_bytes), id)?;
         snapshot::check_written(&snapshot, &name)
+    }
+
+    /// The copy that this one continues.
+    fn base(&self, out: &Path, format: Format) -> Result<Option<Base>> {
+        match (&self.since, &self.base, format) {
+            (None, ..) => Ok(None),
+            (Some(_), Some(base), Format::Qcow2) => Base::behind_qcow2(base, out).map(Some),
+            (Some(_), None, Format::Raw) => Base::updated(out).map(Some),
+            (Some(_), Some(_), _) => Err(Failure::usage(
+                "backup: --base is for a qcow2 OUT; a raw OUT is itself the earlier copy",
+            )),
+            (Some(_), None, _) => Err(Failure::usage(
+                "backup: for a qcow2 OUT --since needs the earlier copy as --base",
+            )),
+        }
     }
 
     /// Refuses what makes no copy, before anything is written.
@@ -120,7 +202,7 @@ impl Args {
         &self,
         snapshot: &Remote,
         device: &dyn BlockDevice,
-        container: &Container,
+        (out, container): (&Path, &Container),
     ) -> Result<()> {
         let (name, size_bytes) = (self.target.display().to_string(), device.size_bytes());
         if self.as_is && snapshot.journal().is_some() {
@@ -130,7 +212,7 @@ impl Args {
         if size_bytes > container.device().size_bytes() {
             let text = format!(
                 "{}: {size_bytes} bytes do not fit, and nothing was written",
-                self.out.display()
+                out.display()
             );
             return Err(Failure::new(Exit::Failed, text));
         }
@@ -152,8 +234,8 @@ impl Args {
         Err(Failure::new(Exit::Failed, text).hint("run the backup as that user"))
     }
 
-    fn format(&self) -> Format {
-        let ending = self.out.extension();
+    fn format(&self, out: &Path) -> Format {
+        let ending = out.extension();
         let is_qcow2 = ending.is_some_and(|ending| ending.eq_ignore_ascii_case("qcow2"));
         match self.format {
             Some(FormatWord::Raw) => Format::Raw,
@@ -163,11 +245,18 @@ impl Args {
         }
     }
 
-    fn print(&self, snapshot: &Remote, size_bytes: u64, data_bytes: u64) -> Result<()> {
+    fn print(
+        &self,
+        snapshot: &Remote,
+        (out, size_bytes, data_bytes): (&Path, u64, u64),
+        id: Option<String>,
+    ) -> Result<()> {
         if self.json {
             let value = json!({
                 "mount_point": self.target.display().to_string(),
-                "out": self.out.display().to_string(),
+                "out": out.display().to_string(),
+                "backup_id": id,
+                "since": self.since,
                 "size_bytes": size_bytes,
                 "data_bytes": data_bytes,
                 "pause_us": uext4_num::clamp_u64(snapshot.pause().as_micros()),
@@ -175,13 +264,21 @@ impl Args {
             });
             return show::line(format_args!("{value}"));
         }
+        let data = match &self.since {
+            Some(since) => format!("changed since {since}"),
+            None => "of data".to_owned(),
+        };
         show::line(format_args!(
-            "{}: copy of {}, {} with {} of data",
-            self.out.display(),
+            "{}: copy of {}, {} with {} {data}",
+            out.display(),
             self.target.display(),
             crate::numbers::readable_size(size_bytes),
             crate::numbers::readable_size(data_bytes),
-        ))
+        ))?;
+        match id {
+            Some(id) => show::line(format_args!("backup {id}; `--since {id}` continues it")),
+            None => Ok(()),
+        }
     }
 }
 

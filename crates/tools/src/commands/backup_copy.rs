@@ -1,5 +1,6 @@
 //! Copies all bytes of a snapshot to an image or a device.
 
+use super::backup_parts::Parts;
 use super::backup_source::Source;
 use crate::transfer::Progress;
 use uext4::device::{BlockDevice, write_sparse};
@@ -42,6 +43,52 @@ pub(super) fn copy(source: &Source, container: &Container) -> uext4::Result<u64>
         bar.add(u64_of(step.len()));
     }
     Ok(data_bytes)
+}
+
+/// Unit of writes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Unit {
+    Byte,
+    /// A cluster of qcow2.
+    Cluster,
+}
+
+/// Bytes of a cluster of qcow2.
+const CLUSTER_BYTES: u64 = 1 << 16;
+
+/// Copies parts over what is there; returns their size.
+pub(super) fn copy_parts(
+    source: &Source,
+    container: &Container,
+    parts: &Parts,
+    unit: Unit,
+) -> uext4::Result<u64> {
+    let target = container.device();
+    let bar = Progress::new(|| parts.ranges().map(|range| range.end - range.start).sum());
+    let mut bytes = vec![0; clamp_usize(STEP_BYTES)];
+    let mut copied_bytes = 0;
+    for range in parts.ranges() {
+        let starts = (range.start..range.end).step_by(clamp_usize(STEP_BYTES));
+        for at in starts {
+            if is_interrupted() {
+                return Ok(copied_bytes);
+            }
+            let len = STEP_BYTES.min(range.end - at);
+            source.read(at, &mut bytes[..clamp_usize(len)])?;
+            match unit {
+                Unit::Byte => write_sparse(&*target, at, &bytes[..clamp_usize(len)], GRAIN_BYTES)?,
+                Unit::Cluster => {
+                    // The last one ends behind the disk.
+                    let whole = clamp_usize(len.next_multiple_of(CLUSTER_BYTES));
+                    bytes[clamp_usize(len)..whole].fill(0);
+                    target.write_at(at, &bytes[..whole])?;
+                }
+            }
+            copied_bytes += len;
+            bar.add(len);
+        }
+    }
+    Ok(copied_bytes)
 }
 
 /// Where the steps begin.

@@ -20,6 +20,17 @@ pub(super) struct Source {
 }
 
 impl Source {
+    /// Granules that the replay changed, in ascending order, each once.
+    pub(super) fn granules(&self, granule_bytes: u64) -> impl Iterator<Item = u64> {
+        let ranges = self.changed.iter().flat_map(|(_, ranges)| ranges);
+        let mut next = 0;
+        ranges.flat_map(move |range| {
+            let first = next.max(range.start / granule_bytes);
+            next = next.max(range.end.div_ceil(granule_bytes));
+            first..next
+        })
+    }
+
     /// Reads a range; most of them have no change.
     pub(super) fn read(&self, offset: u64, buf: &mut [u8]) -> uext4::Result<()> {
         let end = offset + u64_of(buf.len());

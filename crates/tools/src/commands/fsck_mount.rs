@@ -100,6 +100,7 @@ fn check_once(args: &fsck::Args, mount: &MountArgs) -> Result<Outcome> {
             _ => verdict(&report).into(),
         },
         findings: u64_of(report.findings.len()) + report.n_more,
+        copy: None,
     };
     if let Err(error) = snapshot.report(&result) {
         // The server has ended the snapshot meanwhile; all that was read of it is valid.

@@ -2,6 +2,8 @@
 
 pub(crate) mod backup;
 mod backup_copy;
+mod backup_parts;
+mod backup_since;
 mod backup_source;
 mod backup_target;
 pub(crate) mod build;

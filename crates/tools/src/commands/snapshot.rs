@@ -5,7 +5,7 @@ use rustix::fs::Mode;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use uext4::device::SnapshotEnd;
-use uext4_fuse::{Remote, SnapshotPurpose, SnapshotWanted};
+use uext4_fuse::{Continued, Remote, SnapshotPurpose, SnapshotWanted};
 
 /// The lowest priority of `nice(2)`.
 const LOWEST_PRIORITY: i32 = 19;
@@ -45,6 +45,17 @@ impl SnapshotArgs {
     /// Takes a snapshot of the mount on `target`. For a check, this process has the lowest priority
     /// from then on.
     pub(super) fn take(&self, target: &Path, purpose: SnapshotPurpose) -> Result<Remote> {
+        self.take_chained(target, purpose, Continued::Never, None)
+    }
+
+    /// The same for a copy that another one is to continue, or that continues one.
+    pub(super) fn take_chained(
+        &self,
+        target: &Path,
+        purpose: SnapshotPurpose,
+        continues: Continued,
+        since: Option<&str>,
+    ) -> Result<Remote> {
         if purpose == SnapshotPurpose::Check {
             // It takes longer then, and delays no other process.
             let _ = rustix::process::setpriority_process(None, LOWEST_PRIORITY);
@@ -60,6 +71,8 @@ impl SnapshotArgs {
                 let limit = self.spill_limit.unwrap_or(SPILL_BYTES);
                 free_bytes(file).map_or(limit, |free| limit.min(free / 2))
             }),
+            continues,
+            since: since.map(str::to_owned),
         };
         let taken = Remote::take(target, &wanted, spill.as_ref());
         taken.map_err(|error| super::control::failure(target, &error))

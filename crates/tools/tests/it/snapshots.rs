@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use uext4::device::{BlockDevice, Error, SnapshotEnd};
-use uext4_fuse::{Remote, SnapshotPurpose, SnapshotWanted};
+use uext4_fuse::{Continued, Remote, SnapshotPurpose, SnapshotWanted};
 use uext4_testkit::oracle;
 use uext4_testkit::rings::RingsSwitch;
 use uext4_testkit::{skip, wait};
@@ -16,11 +16,11 @@ use uext4_testkit::{skip, wait};
 const WRITERS: usize = 4;
 
 /// A background mount on `mnt`, unmounted on drop.
-struct Mounted(Rig);
+pub(crate) struct Mounted(pub(crate) Rig);
 
 impl Mounted {
     /// `None` without FUSE.
-    fn new(options: &str) -> Option<Self> {
+    pub(crate) fn new(options: &str) -> Option<Self> {
         if !skip::fuse_or_skip("snapshots") {
             return None;
         }
@@ -30,18 +30,18 @@ impl Mounted {
         Some(Self(rig))
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.0.path(name)
     }
 
-    fn write(&self, name: &str, bytes: &[u8]) {
+    pub(crate) fn write(&self, name: &str, bytes: &[u8]) {
         let path = self.path(name);
         fs::write(&path, bytes).expect("there is room");
         let file = fs::File::open(&path).expect("it is there");
         file.sync_all().expect("it is sound");
     }
 
-    fn snapshots(&self) -> Value {
+    pub(crate) fn snapshots(&self) -> Value {
         self.0.json(&["stats", "mnt", "--json"])["snapshots"].take()
     }
 
@@ -52,11 +52,13 @@ impl Mounted {
             pid: std::process::id(),
             memory_bytes,
             spill_bytes: spill.map(|_| 1 << 30),
+            continues: Continued::Never,
+            since: None,
         };
         Remote::take(&self.path("mnt"), &wanted, spill).expect("a snapshot")
     }
 
-    fn umount(self) {
+    pub(crate) fn umount(self) {
         self.0.ok(&["umount", "mnt"]);
         self.0.assert_clean();
     }
@@ -75,7 +77,7 @@ fn bytes_of(device: &dyn BlockDevice) -> Result<Vec<u8>, Error> {
 }
 
 /// Writes files until `done`; returns how many.
-fn work(mounted: &Mounted, id: usize, done: &AtomicBool) -> usize {
+pub(crate) fn work(mounted: &Mounted, id: usize, done: &AtomicBool) -> usize {
     let dir = mounted.path(&format!("mnt/{id}"));
     fs::create_dir(&dir).expect("it is new");
     let mut count = 0;
