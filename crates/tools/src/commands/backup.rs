@@ -134,21 +134,7 @@ impl Args {
         if let Some(base) = &base {
             base.check(&snapshot, &name, uuid)?;
         }
-        let source = if self.as_is {
-            Ok(Source {
-                device: device.clone(),
-                changed: None,
-            })
-        } else {
-            recovered(&snapshot, device.clone())
-        };
-        let copied = source.and_then(|source| {
-            backup_since::tell_differences(&snapshot, &source)?;
-            match &base {
-                Some(base) => base.continue_to(&container, &snapshot, &source),
-                None => copy(&source, &container),
-            }
-        });
+        let copied = self.copy_all(&snapshot, &container, base.as_ref());
         snapshot::check_going(&snapshot, &name, "the copy")?;
         let data_bytes = copied.at(out_name)?;
         if is_interrupted() {
@@ -180,6 +166,29 @@ impl Args {
         }
         self.print(&snapshot, (out, device.size_bytes(), data_bytes), id)?;
         snapshot::check_written(&snapshot, &name)
+    }
+
+    /// Copies all that is in the snapshot, or what is not in the earlier copy.
+    fn copy_all(
+        &self,
+        snapshot: &Remote,
+        container: &Container,
+        base: Option<&Base>,
+    ) -> uext4::Result<u64> {
+        let device: Arc<dyn BlockDevice> = snapshot.device();
+        let source = if self.as_is {
+            Source {
+                device,
+                changed: None,
+            }
+        } else {
+            recovered(snapshot, device)?
+        };
+        backup_since::tell_differences(snapshot, &source)?;
+        match base {
+            Some(base) => base.continue_to(container, snapshot, &source),
+            None => copy(&source, container),
+        }
     }
 
     /// The copy that this one continues.

@@ -71,6 +71,14 @@ fn snapshots(out: &mut dyn Write, snapshots: &Value) -> Result<()> {
             crate::numbers::readable_size(kept),
         )?;
     }
+    for one in snapshots["backups"].as_array().into_iter().flatten() {
+        writeln!(
+            out,
+            "backup {}: {} changed since",
+            one["id"].as_str().unwrap_or(""),
+            crate::numbers::readable_size(number(one, "changed_bytes")),
+        )?;
+    }
     for (name, title) in [("last_check", "last check"), ("last_backup", "last backup")] {
         if let Some(verdict) = snapshots[name]["verdict"].as_str() {
             let seconds = snapshots[name]["started"].as_i64().unwrap_or(0);
