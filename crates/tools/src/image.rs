@@ -2,13 +2,14 @@
 
 use crate::failure::{At, Failure, Result};
 use crate::location::Location;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use uext4::check::{CheckReport, Limits};
 use uext4::device::{self, BlockDevice, FileDevice};
 use uext4::format::Superblock;
 use uext4::path::PathError;
 use uext4::{Filesystem, MountOptions, Threads};
-use uext4_sync::Arc;
+use uext4_sync::{Arc, OnceLock};
 
 /// Memory for cached extent maps of a mount that reads each file once, in bytes.
 const EXTENT_CACHE_BYTES: u64 = 256 << 10;
@@ -22,11 +23,25 @@ pub(crate) struct ImageArgs {
     /// Block device that shows the image and is opened instead of it.
     #[arg(skip)]
     shown_by: Option<PathBuf>,
+    /// A snapshot of the mount that the path names.
+    #[arg(skip)]
+    snapshot: Shown,
     #[command(flatten)]
     pub(crate) place: Location,
     /// Image of the external journal
     #[arg(long, value_name = "FILE", help_heading = "Image")]
     journal_path: Option<PathBuf>,
+}
+
+/// Devices of a snapshot, which are set once.
+#[derive(Clone, Default)]
+struct Shown(Arc<OnceLock<(Arc<dyn BlockDevice>, Option<Arc<dyn BlockDevice>>)>>);
+
+impl fmt::Debug for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let device = self.0.get().map(|(device, _)| device.describe());
+        device.fmt(f)
+    }
 }
 
 pub(crate) fn open_journal(path: &Path, purpose: Purpose) -> uext4::Result<Arc<dyn BlockDevice>> {
@@ -120,6 +135,7 @@ impl ImageArgs {
         Self {
             image,
             shown_by: None,
+            snapshot: Shown::default(),
             place: self.place.clone(),
             journal_path: None,
         }
@@ -157,6 +173,16 @@ impl ImageArgs {
         self.shown_by = Some(device.to_owned());
     }
 
+    /// Reads these devices of a snapshot from now on, with that of an external journal.
+    pub(crate) fn show_snapshot(
+        &self,
+        device: Arc<dyn BlockDevice>,
+        journal: Option<Arc<dyn BlockDevice>>,
+    ) {
+        // A command takes one of each mount.
+        let _ = self.snapshot.0.set((device, journal));
+    }
+
     /// The file or block device that is opened.
     pub(crate) fn storage(&self) -> &PathBuf {
         self.shown_by.as_ref().unwrap_or(&self.image)
@@ -185,6 +211,9 @@ impl ImageArgs {
 
     /// Opens the device without mounting it.
     pub(crate) fn device(&self, purpose: Purpose) -> Result<Arc<dyn BlockDevice>> {
+        if let Some((device, _)) = self.snapshot.0.get() {
+            return Ok(device.clone());
+        }
         let opened = match purpose {
             Purpose::Read => self.place.open_whole(self.storage(), purpose.access()),
             Purpose::Change => self.place.open(self.storage(), purpose.access()),
@@ -233,6 +262,13 @@ impl ImageArgs {
         purpose: Purpose,
         options: &MountOptions,
     ) -> uext4::Result<Devices> {
+        if let Some((home, journal)) = self.snapshot.0.get() {
+            return Ok(Devices {
+                purpose,
+                home: home.clone(),
+                journal: journal.clone(),
+            });
+        }
         let journal = self.journal(options);
         Ok(Devices {
             purpose,
@@ -246,6 +282,12 @@ impl ImageArgs {
     /// Options of a mount with the external journal, opened.
     pub(crate) fn journal_options(&self, purpose: Purpose) -> uext4::Result<MountOptions> {
         let options = MountOptions::default();
+        if let Some((_, journal)) = self.snapshot.0.get() {
+            return Ok(MountOptions {
+                journal_device: journal.clone(),
+                ..options
+            });
+        }
         let journal = self.journal(&options);
         let journal = journal.map(|path| open_journal(path, purpose));
         Ok(MountOptions {
@@ -261,6 +303,9 @@ impl ImageArgs {
 
     /// Prints a note if something else writes to the image, which is opened to read.
     pub(crate) fn say_other_writer(&self) {
+        if self.snapshot.0.get().is_some() {
+            return;
+        }
         if let Some(user) = self.other_writer() {
             let name = self.name();
             let text = format!("{name}: in use: {user}; what is read here may be stale or torn");

@@ -198,6 +198,7 @@ impl Drop for Entry<'_> {
         match self.running.wanted.purpose {
             SnapshotPurpose::Check => table.last_check = conclusion,
             SnapshotPurpose::Backup => table.last_backup = conclusion,
+            SnapshotPurpose::Read => {}
         }
     }
 }

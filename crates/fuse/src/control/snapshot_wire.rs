@@ -29,6 +29,8 @@ pub enum SnapshotPurpose {
     Check,
     /// A copy of the image.
     Backup,
+    /// Files or structures are read.
+    Read,
 }
 
 /// Request for a snapshot.

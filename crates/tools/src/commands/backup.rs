@@ -8,13 +8,11 @@ use super::mkfs_target;
 use super::snapshot::{self, SnapshotArgs};
 use crate::failure::{At, Exit, Failure, Result};
 use crate::show;
-use rustix::fs::{FileType, OFlags};
 use serde_json::json;
 use std::ops::ControlFlow;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use uext4::device::{BlockDevice, Rights};
-use uext4_fuse::{Ask, Client, Continued, Remote, SnapshotPurpose, SnapshotResult, is_interrupted};
+use uext4_fuse::{Ask, Continued, Remote, SnapshotPurpose, SnapshotResult, is_interrupted};
 use uext4_image::{Container, Format, Options};
 use uext4_sync::Arc;
 
@@ -111,7 +109,7 @@ impl Args {
         let is_update = base.as_ref().is_some_and(Base::is_updated);
         mkfs_target::check_free(out, self.force || is_update)?;
         uext4_fuse::catch_interrupts().at(&name)?;
-        write_back(&self.target)?;
+        snapshot::write_back(&self.target)?;
         let old = OldCopy::open(out)?;
         let options = Options {
             format,
@@ -289,24 +287,4 @@ impl Args {
             None => Ok(()),
         }
     }
-}
-
-/// Has the kernel write its dirty pages of the mount back. A frozen mount has none that it could
-/// write.
-///
-/// The server of another user might never answer the kernel, so it is not asked.
-fn write_back(target: &Path) -> Result<()> {
-    let failed = |error| super::control::failure(target, &error);
-    let client = Client::connect(target).map_err(failed)?;
-    let server = client.ask(&Ask::Server {}).map_err(failed)?;
-    let is_directory = uext4_fuse::kind_of(target) == Some(FileType::Directory);
-    if server["frozen"] == true || !is_directory || !client.is_trusted() {
-        return Ok(());
-    }
-    let flags = (OFlags::DIRECTORY | OFlags::NONBLOCK).bits();
-    let mut options = std::fs::File::options();
-    let options = options.read(true).custom_flags(flags.cast_signed());
-    let directory = options.open(target).at(target.display())?;
-    let synced = rustix::fs::syncfs(&directory).map_err(std::io::Error::from);
-    synced.at(target.display())
 }

@@ -91,6 +91,9 @@ impl Args {
         } else {
             Purpose::Read
         };
+        if !self.write {
+            super::snapshot::read_mount(&self.image)?;
+        }
         let options = self.image.journal_options(purpose).at(&name)?;
         let device = self.image.device(purpose)?;
         if !self.write {

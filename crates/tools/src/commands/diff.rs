@@ -26,6 +26,7 @@ const CLAIMS_MAX: usize = 1 << 20;
 #[command(after_help = "\
 Examples:
   uext4 diff old.img new.img
+  uext4 diff old.img /mnt                  a running mount, as it is at one moment
   uext4 diff old.img new.img --json | jq -r '.differences[].path'
   uext4 diff old.img new.img --blocks      differing blocks, and their use in new.img
 
@@ -78,6 +79,8 @@ impl Args {
             return Err(Failure::usage(text).hint("mount both and compare the mounts"));
         }
         let other = self.image.beside(self.other.clone());
+        super::snapshot::read_mount(&self.image)?;
+        super::snapshot::read_mount(&other)?;
         if self.blocks {
             self.compare_blocks(&other)
         } else {

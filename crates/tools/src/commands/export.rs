@@ -36,6 +36,7 @@ enum Format {
 Examples:
   uext4 export disk.img -o disk.tar
   uext4 export disk.img /srv/site | tar -t
+  uext4 export /mnt -o mnt.tar             a running mount, as it is at one moment
   uext4 export disk.img --compress zstd -o disk.tar.zst
   uext4 export disk.img --format oci -o image && skopeo copy oci:image docker-archive:image.tar
 
@@ -94,6 +95,7 @@ struct ExportReport {
 impl Args {
     pub(crate) fn run(self) -> Result<()> {
         self.check()?;
+        super::snapshot::read_mount(&self.image)?;
         let interrupts = uext4_fuse::catch_interrupts();
         interrupts.map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
         let fs = self.image.mount_to_read_once(METADATA_CACHE_BYTES)?;

@@ -50,6 +50,7 @@ impl Row {
 
 impl Args {
     pub(crate) fn run(self) -> Result<()> {
+        super::snapshot::read_mount(&self.image)?;
         let fs = self.image.mount(Purpose::Read)?;
         let at = self.image.name_of(self.path.as_bytes());
         let inode = fs.paths().inode(&self.path).at(&at)?;

@@ -80,6 +80,7 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(self) -> Result<()> {
+        super::snapshot::read_mount(&self.image)?;
         if self.rescue {
             let memory = Memory::new(self.memory.unwrap_or(RESCUE_BYTES));
             let depth = self.depth();

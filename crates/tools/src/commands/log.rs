@@ -132,6 +132,7 @@ impl Args {
 /// Opens an image to read it with its log.
 pub(super) fn open(args: &ImageArgs, memory: &Memory) -> Result<(Image, Option<Ring>)> {
     let name = args.name();
+    super::snapshot::read_mount(args)?;
     let options = args.journal_options(Purpose::Read).at(&name)?;
     let device = args.device(Purpose::Read)?;
     args.say_other_writer();

@@ -18,6 +18,7 @@ use uext4_tree::Damage;
 #[command(after_help = "\
 Examples:
   uext4 ls disk.img                 the root directory
+  uext4 ls /mnt /etc                a running mount, as it is at one moment
   uext4 ls -lR disk.img /etc        all files below /etc, with attributes
   uext4 ls -a --json disk.img /etc | jq -r '.[].path'
 
@@ -66,6 +67,7 @@ pub(crate) struct Row {
 
 impl Args {
     pub(crate) fn run(self) -> Result<()> {
+        super::snapshot::read_mount(&self.image)?;
         let fs = self.image.mount(Purpose::Read)?;
         let path = self.path.clone().into_vec();
         let mut out = show::stdout();

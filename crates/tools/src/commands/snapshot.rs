@@ -1,17 +1,20 @@
-//! Snapshots of running mounts, for `fsck` and `backup`.
+//! Snapshots of running mounts, for `fsck`, `backup`, and commands that read images.
 
 use crate::failure::{At, Exit, Failure, Result};
-use rustix::fs::Mode;
+use crate::image::ImageArgs;
+use rustix::fs::{FileType, Mode, OFlags};
 use std::fs::File;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use uext4::device::SnapshotEnd;
-use uext4_fuse::{Continued, Remote, SnapshotPurpose, SnapshotWanted};
+use uext4::device::{BlockDevice, SnapshotEnd};
+use uext4_fuse::{Ask, Client, Continued, Remote, SnapshotPurpose, SnapshotWanted};
+use uext4_sync::Arc;
 
 /// The lowest priority of `nice(2)`.
 const LOWEST_PRIORITY: i32 = 19;
 
 /// What the server of a mount keeps while a snapshot is read.
-#[derive(clap::Args, Debug)]
+#[derive(clap::Args, Debug, Default)]
 pub(crate) struct SnapshotArgs {
     /// Directory for a temporary file with what is overwritten meanwhile. Default: $TMPDIR or
     /// /var/tmp; `none`: no file
@@ -63,18 +66,40 @@ impl SnapshotArgs {
         // Old contents and copies have what only the superuser may read.
         rustix::process::umask(Mode::RWXG | Mode::RWXO);
         let spill = self.spill_file()?;
+        self.ask(target, (purpose, continues), since, spill.as_ref())
+    }
+
+    /// Takes a snapshot to read some of it. Where no file for old contents can be, memory is used
+    /// alone.
+    pub(super) fn take_to_read(target: &Path) -> Result<Remote> {
+        let args = Self::default();
+        let spill = args.spill_file().ok().flatten();
+        let purpose = (SnapshotPurpose::Read, Continued::Never);
+        match args.ask(target, purpose, None, spill.as_ref()) {
+            Err(_) if spill.is_some() => args.ask(target, purpose, None, None),
+            taken => taken,
+        }
+    }
+
+    fn ask(
+        &self,
+        target: &Path,
+        (purpose, continues): (SnapshotPurpose, Continued),
+        since: Option<&str>,
+        spill: Option<&File>,
+    ) -> Result<Remote> {
         let wanted = SnapshotWanted {
             purpose,
             pid: std::process::id(),
             memory_bytes: self.keep_memory.unwrap_or(KEEP_BYTES),
-            spill_bytes: spill.as_ref().map(|file| {
+            spill_bytes: spill.map(|file| {
                 let limit = self.spill_limit.unwrap_or(SPILL_BYTES);
                 free_bytes(file).map_or(limit, |free| limit.min(free / 2))
             }),
             continues,
             since: since.map(str::to_owned),
         };
-        let taken = Remote::take(target, &wanted, spill.as_ref());
+        let taken = Remote::take(target, &wanted, spill);
         taken.map_err(|error| super::control::failure(target, &error))
     }
 
@@ -113,6 +138,27 @@ fn free_bytes(file: &File) -> Option<u64> {
     Some(found.f_bavail.saturating_mul(found.f_frsize))
 }
 
+/// Has a command that reads an image read a snapshot of a mount, if it names one.
+///
+/// # Errors
+/// The mount has no snapshot; an option that only an image can have.
+pub(super) fn read_mount(image: &ImageArgs) -> Result<()> {
+    if !super::control::is_running(image)? {
+        return Ok(());
+    }
+    let name = image.name();
+    write_back(&image.image)?;
+    let snapshot = SnapshotArgs::take_to_read(&image.image)?;
+    if let Some(why) = snapshot.unwritten() {
+        let text = format_args!("{name}: not all changes are in the snapshot: {why}");
+        crate::failure::info(text);
+    }
+    let journal = snapshot.journal();
+    let journal = journal.map(|journal| -> Arc<dyn BlockDevice> { journal });
+    image.show_snapshot(snapshot.device(), journal);
+    Ok(())
+}
+
 /// The failure of work on a snapshot that has ended.
 pub(super) fn check_going(snapshot: &Remote, name: &str, work: &str) -> Result<()> {
     match snapshot.ended() {
@@ -140,4 +186,24 @@ pub(super) fn check_written(snapshot: &Remote, name: &str) -> Result<()> {
             Err(Failure::new(Exit::Failed, text))
         }
     }
+}
+
+/// Has the kernel write its dirty pages of the mount back. A frozen mount has none that it could
+/// write.
+///
+/// The server of another user might never answer the kernel, so it is not asked.
+pub(super) fn write_back(target: &Path) -> Result<()> {
+    let failed = |error| super::control::failure(target, &error);
+    let client = Client::connect(target).map_err(failed)?;
+    let server = client.ask(&Ask::Server {}).map_err(failed)?;
+    let is_directory = uext4_fuse::kind_of(target) == Some(FileType::Directory);
+    if server["frozen"] == true || !is_directory || !client.is_trusted() {
+        return Ok(());
+    }
+    let flags = (OFlags::DIRECTORY | OFlags::NONBLOCK).bits();
+    let mut options = std::fs::File::options();
+    let options = options.read(true).custom_flags(flags.cast_signed());
+    let directory = options.open(target).at(target.display())?;
+    let synced = rustix::fs::syncfs(&directory).map_err(std::io::Error::from);
+    synced.at(target.display())
 }

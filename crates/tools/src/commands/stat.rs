@@ -53,6 +53,7 @@ struct Xattr {
 
 impl Args {
     pub(crate) fn run(self) -> Result<()> {
+        super::snapshot::read_mount(&self.image)?;
         let fs = self.image.mount(Purpose::Read)?;
         let path = self.path.into_vec();
         let at = self.image.name_of(&path);
@@ -182,6 +183,7 @@ fn is_directory(at: &str) -> Failure {
 
 impl CatArgs {
     pub(crate) fn run(self) -> Result<()> {
+        super::snapshot::read_mount(&self.image)?;
         let fs = self.image.mount(Purpose::Read)?;
         let mut out = std::io::stdout().lock();
         let mut buffer = vec![0; 1 << 20];

@@ -1,0 +1,88 @@
+//! Commands that read images, on running mounts.
+
+use crate::rig::bytes;
+use crate::snapshots::{Mounted, work};
+use std::fs;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+/// All of them show of a mount what they show of a copy.
+#[test]
+fn a_mount_is_read_as_its_copy_is() {
+    let Some(mounted) = Mounted::new("no_io_uring") else {
+        return;
+    };
+    fs::create_dir(mounted.path("mnt/dir")).expect("it is new");
+    mounted.write("mnt/dir/file", &vec![7; 300_000]);
+    std::os::unix::fs::symlink("dir/file", mounted.path("mnt/link")).expect("it is new");
+    mounted.0.ok(&["freeze", "mnt"]);
+    mounted.0.ok(&["backup", "mnt", "copy", "--as-is"]);
+    for command in [
+        &["ls", "IMAGE", "-lR", "/"][..],
+        &["ls", "IMAGE", "--json", "/dir"],
+        &["stat", "IMAGE", "/dir/file"],
+        &["cat", "IMAGE", "/dir/file"],
+        &["extents", "IMAGE", "/dir/file"],
+        &["log", "IMAGE", "--json"],
+        &["undelete", "IMAGE", "--json"],
+        &["debug", "IMAGE", "show inode /dir/file"],
+        &["export", "IMAGE", "-o", "IMAGE.tar", "--json"],
+    ] {
+        let of = |image: &str| {
+            let named: Vec<String> = command
+                .iter()
+                .map(|word| word.replace("IMAGE", image))
+                .collect();
+            let named: Vec<&str> = named.iter().map(String::as_str).collect();
+            mounted.0.ok(&named).replace(image, "IMAGE")
+        };
+        assert_eq!(of("mnt"), of("copy"), "{command:?}");
+    }
+    assert!(bytes(&mounted.path("mnt.tar")) == bytes(&mounted.path("copy.tar")));
+    mounted.0.ok(&["get", "mnt", "/dir/file", "got"]);
+    assert!(bytes(&mounted.path("got")) == vec![7; 300_000]);
+    mounted.0.ok(&["diff", "mnt", "copy"]);
+    mounted.0.ok(&["diff", "copy", "mnt", "--blocks"]);
+    mounted.0.ok(&["thaw", "mnt"]);
+    mounted.write("mnt/dir/file", &vec![8; 300_000]);
+    let differs = mounted.0.run(&["diff", "copy", "mnt"]);
+    assert_eq!(differs.status.code(), Some(1), "{differs:?}");
+    let said = String::from_utf8_lossy(&differs.stdout);
+    assert!(said.contains("/dir/file: contents"), "{said}");
+    let snapshots = mounted.snapshots();
+    assert_eq!(snapshots["running"], serde_json::json!([]));
+    assert_eq!(snapshots["last_backup"]["verdict"], "copied", "{snapshots}");
+    mounted.umount();
+}
+
+#[test]
+fn an_archive_beside_writers_is_that_of_one_moment() {
+    let Some(mounted) = Mounted::new("no_io_uring") else {
+        return;
+    };
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| work(&mounted, 0, &done));
+        for round in 0..5 {
+            let name = format!("{round}.tar");
+            mounted.0.ok(&["export", "mnt", "-o", &name]);
+            assert!(bytes(&mounted.path(&name)).len() > 1024);
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    mounted.umount();
+}
+
+#[test]
+fn what_no_mount_has_is_refused() {
+    let Some(mounted) = Mounted::new("no_io_uring") else {
+        return;
+    };
+    let part = ["ls", "mnt", "--offset", "4096"];
+    mounted.0.fails(2, "not for a mount", &part);
+    fs::create_dir(mounted.path("dir")).expect("it is new");
+    mounted.0.fails(1, "dir", &["ls", "dir"]);
+    let change = ["debug", "-w", "-y", "mnt", "show superblock"];
+    assert_ne!(mounted.0.run(&change).status.code(), Some(0));
+    mounted.umount();
+}
