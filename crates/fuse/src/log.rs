@@ -90,7 +90,7 @@ impl Log {
         if let Some(recorded) = recorded {
             self.say(
                 Severity::Warning,
-                &format!("{recorded}; run e2fsck -f on the image"),
+                &format!("{recorded}; run `uext4 fsck -f` on the image"),
             );
         }
     }

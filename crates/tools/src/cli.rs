@@ -36,7 +36,7 @@ Exit status:
   1  the operation failed: no such file, no space, no permission, I/O error
   2  wrong arguments
   3  not an ext4 file system, or one with a feature that uext4 does not support
-  4  the file system is damaged; e2fsck repairs it (get, export: some files could not be read)
+  4  the file system is damaged; fsck repairs it (get, export: some files could not be read)
   5  busy: the image is mounted or open for writing elsewhere
 For diff, as for diff(1), 1 means different and 2 failed.";
 

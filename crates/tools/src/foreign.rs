@@ -144,7 +144,7 @@ fn backup(device: &dyn BlockDevice) -> Option<String> {
         is_superblock.then(|| {
             format!(
                 "its superblock is gone, but a backup stands in block {block}; \
-                 `e2fsck -b {block} -B {block_size}` restores it"
+                 `uext4 fsck -y -b {block} -B {block_size}` restores it"
             )
         })
     })

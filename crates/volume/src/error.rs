@@ -16,7 +16,7 @@ pub enum Error {
     #[error("journal: {0}")]
     Journal(#[from] uext4_journal::Error),
     /// A structure on disk is damaged.
-    #[error("damaged file system: {0}; run e2fsck on the image")]
+    #[error("damaged file system: {0}; run `uext4 fsck` on the image")]
     Corrupt(#[from] Corrupt),
     /// The image needs a feature that uext4 does not have.
     #[error("the image needs the feature {0}, which uext4 does not support")]
@@ -69,7 +69,7 @@ pub enum ResizeError {
         why: InTheWay,
     },
     /// A block without an owner or with several.
-    #[error("block {block} has no owner or several of them; run e2fsck -f first")]
+    #[error("block {block} has no owner or several of them; run `uext4 fsck -f` first")]
     Owner {
         /// Number of such a block.
         block: u64,
@@ -106,13 +106,13 @@ pub enum ResizeError {
         there_bytes: u64,
     },
     /// It was not unmounted, or is not opened by its primary superblock.
-    #[error("it was not unmounted; mount and unmount it, or run e2fsck, and try again")]
+    #[error("it was not unmounted; mount and unmount it, or run `uext4 fsck`, and try again")]
     NotRecovered,
     /// It is marked with errors.
-    #[error("it is marked with errors; run e2fsck -f first")]
+    #[error("it is marked with errors; run `uext4 fsck -f` first")]
     Errors,
     /// It is not marked clean, as after a crash without a journal.
-    #[error("it is not marked clean; run e2fsck -f first")]
+    #[error("it is not marked clean; run `uext4 fsck -f` first")]
     Unclean,
     /// The reserved descriptor blocks contradict the features.
     #[error("blocks are reserved for descriptors against its features; run e2fsck -f first")]

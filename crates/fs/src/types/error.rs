@@ -17,7 +17,7 @@ pub enum Error {
     #[error("journal: {0}")]
     Journal(#[from] uext4_journal::Error),
     /// A structure on disk is damaged.
-    #[error("damaged file system: {0}; run e2fsck on the image")]
+    #[error("damaged file system: {0}; run `uext4 fsck` on the image")]
     Corrupt(#[from] Corrupt),
     /// The image needs a feature that uext4 does not have.
     #[error("the image needs the feature {0}, which uext4 does not support")]
@@ -139,7 +139,7 @@ pub enum RemountError {
     #[error("the device was changed since; unmount and mount again")]
     ChangedBelow,
     /// An error stopped the mount; only a new mount writes again.
-    #[error("it was stopped by an error; unmount, run e2fsck, and mount again")]
+    #[error("it was stopped by an error; unmount, run `uext4 fsck`, and mount again")]
     Failed,
     /// Deleted files are still open.
     #[error("files without a name are in use; close them first")]

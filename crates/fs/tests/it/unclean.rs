@@ -160,7 +160,7 @@ fn changes_of_structure_are_refused_before_a_write() {
             );
             assert!(wanted, "{what} after {state}: {refused:?}");
             let said = refused.unwrap_err().to_string();
-            assert!(said.contains("run e2fsck -f first"), "{said}");
+            assert!(said.contains("run `uext4 fsck -f` first"), "{said}");
             assert!(device.to_bytes() == before, "{what} after {state}: written");
         }
     }

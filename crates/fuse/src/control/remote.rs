@@ -160,6 +160,16 @@ impl Remote {
         Ok(())
     }
 
+    /// Tells the server how far a check is: its pass, and thousandths of that.
+    ///
+    /// # Errors
+    /// Those of the connection.
+    pub fn progress(&self, pass: u8, thousandths: u32) -> std::result::Result<(), device::Error> {
+        let thousandths = thousandths.min(1000);
+        let head = Head::Progress { pass, thousandths };
+        self.connection.call(&[&head.to_bytes()], &mut [])
+    }
+
     /// Tells the server what became of the work; its statistics have it.
     ///
     /// # Errors

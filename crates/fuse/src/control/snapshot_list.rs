@@ -14,6 +14,8 @@ use uext4_num::clamp_u64;
 use uext4_sync::atomic::{AtomicU64, Ordering};
 use uext4_sync::{Arc, Clock, Mutex, Rank, RealClock};
 
+/// Unit of the pass in a progress.
+const PROGRESS_PASS: u64 = 10_000;
 /// Maximum number of snapshots at a time.
 const SNAPSHOTS_MAX: usize = 4;
 
@@ -42,6 +44,8 @@ pub(super) struct Running {
     start: Instant,
     start_seconds: i64,
     pub(super) read_bytes: AtomicU64,
+    /// Pass and thousandths of a check, as one number; 0: not told.
+    progress: AtomicU64,
     pub(super) chain: Chain,
 }
 
@@ -97,6 +101,7 @@ impl Snapshots {
             start: Instant::now(),
             start_seconds: RealClock::new().wall().seconds,
             read_bytes: AtomicU64::new(0),
+            progress: AtomicU64::new(0),
             chain,
         });
         table.running.push(running.clone());
@@ -154,17 +159,29 @@ impl Running {
         devices.for_each(|device| device.end(SnapshotEnd::Aborted));
     }
 
+    pub(super) fn set_progress(&self, pass: u8, thousandths: u32) {
+        let both = u64::from(pass) * PROGRESS_PASS + u64::from(thousandths);
+        self.progress.store(both, Ordering::Relaxed);
+    }
+
     fn state(&self) -> Value {
+        let progress = self.progress.load(Ordering::Relaxed);
+        let told = |value: u64| (progress > 0).then_some(value);
+        let read_bytes = self.read_bytes.load(Ordering::Relaxed);
+        let seconds = self.start.elapsed().as_secs();
         let usage = self.snapshot.device.usage();
         json!({
             "id": self.id,
             "purpose": self.wanted.purpose,
             "pid": self.wanted.pid,
-            "seconds": self.start.elapsed().as_secs(),
+            "seconds": seconds,
+            "pass": told(progress / PROGRESS_PASS),
+            "percent": told(progress % PROGRESS_PASS / 10),
+            "bytes_per_second": read_bytes / seconds.max(1),
             "pause_us": pause_us(&self.snapshot),
             "memory_bytes": usage.memory_bytes,
             "spilled_bytes": usage.spilled_bytes,
-            "read_bytes": self.read_bytes.load(Ordering::Relaxed),
+            "read_bytes": read_bytes,
             "ended": self.snapshot.device.ended().map(|why| why.to_string()),
         })
     }

@@ -138,6 +138,8 @@ pub(super) enum Head {
     Read { device: u8, offset: u64, len: u32 },
     /// So many bytes with a [`SnapshotResult`] follow.
     Result { len: u32 },
+    /// How far a check is: its pass, and thousandths of that.
+    Progress { pass: u8, thousandths: u32 },
     /// So many bytes with numbers of granules follow, 8 bytes each, in which the copy differs from
     /// the snapshot.
     Differs { len: u32 },
@@ -153,6 +155,7 @@ impl Head {
             } => (0, device, offset, len),
             Self::Result { len } => (1, 0, 0, len),
             Self::Differs { len } => (2, 0, 0, len),
+            Self::Progress { pass, thousandths } => (3, pass, 0, thousandths),
         };
         let mut bytes = [0; HEAD_BYTES];
         bytes[0] = kind;
@@ -176,6 +179,10 @@ impl Head {
             }),
             1 => Some(Self::Result { len }),
             2 if len % 8 == 0 => Some(Self::Differs { len }),
+            3 if len <= 1000 => Some(Self::Progress {
+                pass: device,
+                thousandths: len,
+            }),
             _ => None,
         }
     }
@@ -251,6 +258,10 @@ mod tests {
             },
             Head::Result { len: 7 },
             Head::Differs { len: 16 },
+            Head::Progress {
+                pass: 5,
+                thousandths: 1000,
+            },
         ];
         for head in heads {
             assert_eq!(Head::parse(head.to_bytes()), Some(head));
@@ -261,11 +272,15 @@ mod tests {
         let mut long = heads[0].to_bytes();
         long[4] = 1;
         let mut unknown = heads[0].to_bytes();
-        unknown[0] = 3;
+        unknown[0] = 4;
         let mut fourth = heads[0].to_bytes();
         fourth[1] = 3;
         let odd = Head::Differs { len: 7 }.to_bytes();
-        for nonsense in [long, unknown, fourth, odd] {
+        let far = Head::Progress {
+            pass: 1,
+            thousandths: 1001,
+        };
+        for nonsense in [long, unknown, fourth, odd, far.to_bytes()] {
             assert_eq!(Head::parse(nonsense), None);
         }
         assert_eq!(Status::parse([4, 0, 0, 0, 0, 0, 0, 0]), None);

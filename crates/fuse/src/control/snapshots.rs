@@ -88,6 +88,10 @@ pub(super) fn serve(
                 }
                 channel.answer(Status::Data, &[])?;
             }
+            Some(Head::Progress { pass, thousandths }) => {
+                entry.running.set_progress(pass, thousandths);
+                channel.answer(Status::Data, &[])?;
+            }
             Some(Head::Differs { len }) => {
                 let granules = &mut bytes[..usize_of(len)];
                 if !channel.receive(granules)? {

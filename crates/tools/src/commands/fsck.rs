@@ -184,6 +184,7 @@ impl Args {
             ..image.journal_options(Purpose::Change).at(image.name())?
         };
         let device = image.device(Purpose::Change)?;
+        Extended::check_mountable(&self.extended, &*device)?;
         let recorder = self.recorder(&device, image)?;
         let device = match &recorder {
             Some(recorder) => {

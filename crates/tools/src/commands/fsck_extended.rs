@@ -1,9 +1,10 @@
 //! `uext4 fsck -E`: the extended options of e2fsck, and what they do after the repair.
 
-use crate::failure::{At, Failure, Result};
+use crate::failure::{At, Exit, Failure, Result};
 use crate::show;
 use std::str::FromStr;
 use uext4::device::BlockDevice;
+use uext4::format::Feature;
 use uext4::{Filesystem, MountOptions, Threads};
 use uext4_sync::Arc;
 
@@ -71,6 +72,28 @@ impl Extended {
         Ok(())
     }
 
+    /// Refuses what needs a mount, before anything is repaired, if the features prevent that.
+    pub(super) fn check_mountable(lists: &[Self], device: &dyn BlockDevice) -> Result<()> {
+        let needs_mount = all(lists).any(|one| one == One::Extents) || discards(lists);
+        // A superblock that cannot be read is repaired first.
+        let disk = uext4::read_superblock(device, None).ok();
+        let Some(disk) = disk.filter(|_| needs_mount) else {
+            return Ok(());
+        };
+        let features = disk.features();
+        let foreign = [Feature::CASEFOLD, Feature::ENCRYPT, Feature::VERITY];
+        match foreign.iter().find(|feature| features.has(**feature)) {
+            Some(feature) => Err(Failure::new(
+                Exit::Operational,
+                format!(
+                    "fsck: -E discard and bmap2extent need a mount, which the feature {feature} \
+                     prevents; nothing was repaired"
+                ),
+            )),
+            None => Ok(()),
+        }
+    }
+
     /// What is asked for once the file system is sound.
     pub(super) fn finish(
         lists: &[Self],
@@ -83,8 +106,7 @@ impl Extended {
             let used = uext4::use_extents(device, options, proceed).at(name)?;
             show::line(format_args!("{name}: {} files got extents", used.files))?;
         }
-        let last = all(lists).filter(|one| [One::Discard, One::NoDiscard].contains(one));
-        if last.last() == Some(One::Discard) {
+        if discards(lists) {
             discard(device, options).at(name)?;
         }
         Ok(())
@@ -93,6 +115,12 @@ impl Extended {
 
 fn all(lists: &[Extended]) -> impl Iterator<Item = One> {
     lists.iter().flat_map(|list| &list.0).copied()
+}
+
+/// The last word counts.
+fn discards(lists: &[Extended]) -> bool {
+    let words = all(lists).filter(|one| [One::Discard, One::NoDiscard].contains(one));
+    words.last() == Some(One::Discard)
 }
 
 fn discard(device: &Arc<dyn BlockDevice>, options: &MountOptions) -> uext4::Result<()> {

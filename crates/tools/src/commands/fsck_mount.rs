@@ -6,13 +6,13 @@ use super::fsck_end::end_check;
 use super::snapshot::{self, SnapshotArgs};
 use crate::failure::{At, Failure, Result};
 use crate::show;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use uext4::MountOptions;
-use uext4::check::{CheckReport, check};
+use uext4::check::{CheckReport, Pass, Watch, check};
 use uext4::device::BlockDevice;
-use uext4_fuse::{Ask, SnapshotPurpose, SnapshotResult};
-use uext4_num::u64_of;
-use uext4_sync::{Arc, thread};
+use uext4_fuse::{Ask, Remote, SnapshotPurpose, SnapshotResult};
+use uext4_num::{clamp_u32, u64_of};
+use uext4_sync::{Arc, Mutex, Rank, thread};
 
 /// Options for a running mount.
 #[derive(clap::Args, Debug)]
@@ -73,6 +73,9 @@ pub(super) fn run(args: &fsck::Args, mount: &MountArgs) -> Result<()> {
     }
 }
 
+/// Least time between two messages about the progress.
+const TELL_INTERVAL: Duration = Duration::from_millis(500);
+
 enum Outcome {
     Sound,
     /// The snapshot has ended before the check, or has not all changes.
@@ -89,7 +92,11 @@ fn check_once(args: &fsck::Args, mount: &MountArgs) -> Result<Outcome> {
             .map(|journal| -> Arc<dyn BlockDevice> { journal }),
         ..MountOptions::default()
     };
-    let report = check(snapshot.device(), options, &args.limits(Choice::No)?);
+    let snapshot = Arc::new(snapshot);
+    let mut limits = args.limits(Choice::No)?;
+    limits.watch = Some(Arc::new(Told::new(snapshot.clone(), limits.watch.take())));
+    let report = check(snapshot.device(), options, &limits);
+    drop(limits);
     if let Err(failure) = snapshot::check_going(&snapshot, &name, "the check") {
         return Ok(Outcome::Ended(failure));
     }
@@ -110,6 +117,49 @@ fn check_once(args: &fsck::Args, mount: &MountArgs) -> Result<Outcome> {
     drop(snapshot);
     end_check(&mut Session::new(name, Choice::No, args.json()), &report)?;
     Ok(written.map_or_else(Outcome::Ended, |()| Outcome::Sound))
+}
+
+/// Tells the server how far the check is, beside its own terminal.
+struct Told {
+    snapshot: Arc<Remote>,
+    terminal: Option<Arc<dyn Watch>>,
+    /// When it was told last.
+    last: Mutex<Option<Instant>>,
+}
+
+impl Told {
+    fn new(snapshot: Arc<Remote>, terminal: Option<Arc<dyn Watch>>) -> Self {
+        Self {
+            snapshot,
+            terminal,
+            last: Mutex::new(Rank::Queue, None),
+        }
+    }
+
+    /// Whether it is time to tell it again.
+    fn is_time(&self) -> bool {
+        let mut last = self.last.lock();
+        let is_time = last.is_none_or(|last| last.elapsed() >= TELL_INTERVAL);
+        if is_time {
+            *last = Some(Instant::now());
+        }
+        is_time
+    }
+}
+
+impl Watch for Told {
+    fn advance(&self, pass: Pass, done: u64, total: u64) {
+        if let Some(terminal) = &self.terminal {
+            terminal.advance(pass, done, total);
+        }
+        if self.is_time() {
+            let thousandths = done.saturating_mul(1000) / total.max(1);
+            // The check finds the reason if the connection has ended.
+            let _ = self
+                .snapshot
+                .progress(pass.number(), clamp_u32(thousandths));
+        }
+    }
 }
 
 /// A time with its unit.

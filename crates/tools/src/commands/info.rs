@@ -320,7 +320,7 @@ impl Journal {
 fn state_in_words(disk: &Superblock) -> &'static str {
     let features = disk.features();
     if disk.state & state::ERROR != 0 {
-        "errors were found; run e2fsck"
+        "errors were found; run `uext4 fsck`"
     } else if features.has(Feature::RECOVER) {
         "in use, or not unmounted"
     } else if disk.state & state::VALID == 0 {

@@ -250,7 +250,9 @@ impl UmountArgs {
         match unmounted {
             Ok(Image::Clean) => {}
             Ok(Image::Marked(errors)) => {
-                failure::info(format_args!("{dir}: {errors}; run e2fsck -f on the image"));
+                failure::info(format_args!(
+                    "{dir}: {errors}; run `uext4 fsck -f` on the image"
+                ));
             }
             Ok(Image::NeedsRecovery) => {
                 failure::info(format_args!(

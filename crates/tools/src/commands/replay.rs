@@ -45,7 +45,7 @@ impl Args {
                 let text = format!(
                     "{name}: the log is empty, but files without a name were not freed: {errors}"
                 );
-                return Err(Failure::new(Exit::Damaged, text).hint("e2fsck -f repairs it"));
+                return Err(Failure::new(Exit::Damaged, text).hint("`uext4 fsck -f` repairs it"));
             }
         }
         if self.json {

@@ -142,6 +142,6 @@ impl Cause for Damage {
     }
 
     fn hint(&self) -> Option<&'static str> {
-        matches!(self, Damage::SecondName(_)).then_some("e2fsck repairs it")
+        matches!(self, Damage::SecondName(_)).then_some("`uext4 fsck` repairs it")
     }
 }

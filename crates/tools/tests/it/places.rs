@@ -254,7 +254,7 @@ fn messages_say_what_where_and_what_to_do() {
     let (covered, stored) = damaged[1024..2048].split_last_chunk::<4>().unwrap();
     let bad: &str = &format!(
         "bad.img: damaged file system: superblock: checksum does not match (stored {:#x}, \
-         computed {:#x}); run e2fsck on the image",
+         computed {:#x}); run `uext4 fsck` on the image",
         u32::from_le_bytes(*stored),
         uext4_format::crc32c(!0, covered)
     );

@@ -216,7 +216,7 @@ fn states_of_an_image_are_told_in_words() {
         ("set_super_value state 0", "state not clean"),
         (
             "set_super_value state 2",
-            "state errors were found; run e2fsck",
+            "state errors were found; run `uext4 fsck`",
         ),
         ("feature needs_recovery", "state in use, or not unmounted"),
         ("feature verity", "read-only by verity"),

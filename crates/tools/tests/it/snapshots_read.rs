@@ -25,7 +25,7 @@ fn a_mount_is_read_as_its_copy_is() {
         &["extents", "IMAGE", "/dir/file"],
         &["log", "IMAGE", "--json"],
         &["undelete", "IMAGE", "--json"],
-        &["debug", "IMAGE", "show inode /dir/file"],
+        &["debug", "IMAGE", "-c", "show inode /dir/file"],
         &["export", "IMAGE", "-o", "IMAGE.tar", "--json"],
     ] {
         let of = |image: &str| {
@@ -82,7 +82,7 @@ fn what_no_mount_has_is_refused() {
     mounted.0.fails(2, "not for a mount", &part);
     fs::create_dir(mounted.path("dir")).expect("it is new");
     mounted.0.fails(1, "dir", &["ls", "dir"]);
-    let change = ["debug", "-w", "-y", "mnt", "show superblock"];
+    let change = ["debug", "-w", "-y", "mnt", "-c", "show superblock"];
     assert_ne!(mounted.0.run(&change).status.code(), Some(0));
     mounted.umount();
 }

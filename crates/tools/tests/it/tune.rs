@@ -483,7 +483,11 @@ fn the_small_words_of_tune2fs() {
     rig.assert_clean();
     rig.ok(&["tune", "disk.img", "-E", "force_fsck"]);
     assert_eq!(told(&rig, "Filesystem state:"), "clean with errors");
-    rig.fails(4, "run e2fsck -f first", &["resize", "disk.img", "+8M"]);
+    rig.fails(
+        4,
+        "run `uext4 fsck -f` first",
+        &["resize", "disk.img", "+8M"],
+    );
     let repaired = Command::new("e2fsck").arg("-fy").arg(rig.image()).output();
     assert!(
         repaired

@@ -39,7 +39,10 @@ impl Slot {
 
     pub(super) fn read(&self) -> Result<Mmp> {
         if !self.is_inside {
-            let problem = format!("the MMP block, {}, is out of range; run e2fsck", self.nr.0);
+            let problem = format!(
+                "the MMP block, {}, is out of range; run `uext4 fsck`",
+                self.nr.0
+            );
             return Err(Error::Mount(problem));
         }
         let mut bytes = [0; MMP_BYTES];

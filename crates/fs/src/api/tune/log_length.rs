@@ -93,7 +93,7 @@ fn places(fs: &Fs, state: &InodeState, blocks: Range<u32>) -> Result<Vec<Range<u
         match map::lookup(fs, state, LogicalBlock(at), blocks.end - at)? {
             Mapping::Hole { .. } => {
                 return Err(Error::NotSupported(
-                    "the journal has holes; e2fsck -f repairs it",
+                    "the journal has holes; `uext4 fsck -f` repairs it",
                 ));
             }
             Mapping::Mapped {

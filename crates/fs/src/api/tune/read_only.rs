@@ -39,7 +39,7 @@ fn change(device: &Arc<dyn BlockDevice>) -> Result<()> {
     check_state(&disk)?;
     if disk.features().has(Feature::RECOVER) {
         return Err(Error::NotSupported(
-            "its journal has to be replayed first, by e2fsck -f",
+            "its journal has to be replayed first, by `uext4 fsck -f`",
         ));
     }
     reserved::write_superblock(device, |disk| {

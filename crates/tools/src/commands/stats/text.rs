@@ -70,6 +70,10 @@ fn snapshots(out: &mut dyn Write, snapshots: &Value) -> Result<()> {
             crate::numbers::readable_size(number(one, "read_bytes")),
             crate::numbers::readable_size(kept),
         )?;
+        if let (Some(pass), Some(percent)) = (one["pass"].as_u64(), one["percent"].as_u64()) {
+            let rate = crate::numbers::readable_size(number(one, "bytes_per_second"));
+            writeln!(out, "  pass {pass}, {percent} %, {rate} a second")?;
+        }
     }
     for one in snapshots["backups"].as_array().into_iter().flatten() {
         writeln!(
