@@ -35,7 +35,10 @@ pub(crate) struct ImageArgs {
 
 /// Devices of a snapshot, which are set once.
 #[derive(Clone, Default)]
-struct Shown(Arc<OnceLock<(Arc<dyn BlockDevice>, Option<Arc<dyn BlockDevice>>)>>);
+struct Shown(Arc<OnceLock<SnapshotDevices>>);
+
+/// The device of the file system, and that of an external journal.
+type SnapshotDevices = (Arc<dyn BlockDevice>, Option<Arc<dyn BlockDevice>>);
 
 impl fmt::Debug for Shown {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

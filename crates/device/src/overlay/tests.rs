@@ -107,6 +107,29 @@ fn a_limit_holds_for_bytes_and_for_entries() {
     assert_eq!(&seen, b"\0a\0");
 }
 
+/// A replay of a log on another device takes memory of the same limit.
+#[test]
+fn overlays_beside_each_other_have_one_limit() {
+    let base = |byte| Arc::new(MemDevice::from_bytes(&vec![byte; 1 << 20]));
+    let page = PAGE_BYTES + ENTRY_BYTES;
+    let overlay = Overlay::rehearsal(base(1), 3 * page);
+    let journal = overlay.beside(base(2));
+    assert!(journal.is_private());
+    overlay.write_at(0, b"a").unwrap();
+    journal.write_at(0, b"b").unwrap();
+    journal.write_at(9000, b"b").unwrap();
+    assert_eq!(overlay.changed_bytes(), 3 * page);
+    assert_eq!(journal.changed_bytes(), 3 * page);
+    assert!(overlay.write_at(9000, b"c").is_err());
+    assert!(overlay.is_full() && journal.is_full());
+    let mut seen = [[0; 2]; 2];
+    overlay.read_at(0, &mut seen[0]).unwrap();
+    journal.read_at(0, &mut seen[1]).unwrap();
+    assert_eq!(&seen, &[*b"a\x01", *b"b\x02"]);
+    let ranges = (overlay.changed_ranges(), journal.changed_ranges());
+    assert_eq!((ranges.0.len(), ranges.1.len()), (1, 2));
+}
+
 #[test]
 fn pages_of_zeroes_have_a_limit() {
     let overlay = Overlay::rehearsal(Arc::new(MemDevice::new(1 << 40)), 1 << 20);

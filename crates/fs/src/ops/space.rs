@@ -8,14 +8,20 @@ use std::ops::Range;
 impl Filesystem {
     /// Discards free space inside the byte range `range`, in runs of at least `min_len_bytes`;
     /// returns how many bytes were discarded. Freed blocks that wait for a commit are skipped.
+    /// Nothing is discarded while a snapshot is read, which would have to keep it.
     ///
     /// # Errors
     /// [`crate::Error::Invalid`] for a range that starts behind the file system or is shorter than
     /// a block, and for runs longer than a group; errors of the device; [`crate::Error::ReadOnly`].
     pub fn trim(&self, range: Range<u64>, min_len_bytes: u64) -> Result<u64> {
+        let life = self.fs.lifecycle.lock();
+        let is_kept = life.media.snapshots.iter().any(|layer| layer.is_active());
+        drop(life);
         self.change(|fs| {
             fs.writable()?;
-            fs.space.trim(&fs.base, range, min_len_bytes)
+            let discarded = fs.space.trim(&fs.base, range, min_len_bytes)?;
+            // The device left it as it was.
+            Ok(if is_kept { 0 } else { discarded })
         })
     }
 

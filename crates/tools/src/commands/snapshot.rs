@@ -92,15 +92,18 @@ impl SnapshotArgs {
             purpose,
             pid: std::process::id(),
             memory_bytes: self.keep_memory.unwrap_or(KEEP_BYTES),
-            spill_bytes: spill.map(|file| {
-                let limit = self.spill_limit.unwrap_or(SPILL_BYTES);
-                free_bytes(file).map_or(limit, |free| limit.min(free / 2))
-            }),
+            spill_bytes: spill.map(|file| self.spill_bytes(free_bytes(file))),
             continues,
             since: since.map(str::to_owned),
         };
         let taken = Remote::take(target, &wanted, spill);
         taken.map_err(|error| super::control::failure(target, &error))
+    }
+
+    /// Maximum size of the file where so much is free: others need that as well.
+    fn spill_bytes(&self, free_bytes: Option<u64>) -> u64 {
+        let limit = self.spill_limit.unwrap_or(SPILL_BYTES);
+        free_bytes.map_or(limit, |free| limit.min(free / 2))
     }
 
     /// A file without a name.
@@ -206,4 +209,23 @@ pub(super) fn write_back(target: &Path) -> Result<()> {
     let directory = options.open(target).at(target.display())?;
     let synced = rustix::fs::syncfs(&directory).map_err(std::io::Error::from);
     synced.at(target.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_file_takes_half_of_the_free_space_at_most() {
+        let default = SnapshotArgs::default();
+        assert_eq!(default.spill_bytes(None), SPILL_BYTES);
+        assert_eq!(default.spill_bytes(Some(1 << 40)), SPILL_BYTES);
+        assert_eq!(default.spill_bytes(Some(4 << 20)), 2 << 20);
+        let wanted = SnapshotArgs {
+            spill_limit: Some(1 << 20),
+            ..SnapshotArgs::default()
+        };
+        assert_eq!(wanted.spill_bytes(Some(4 << 20)), 1 << 20);
+        assert_eq!(wanted.spill_bytes(Some(0)), 0);
+    }
 }

@@ -210,6 +210,26 @@ fn extended_options_do_what_they_say() {
     rig.assert_clean();
 }
 
+/// What needs a mount is refused before the repair.
+#[test]
+fn extended_options_that_need_a_mount_are_refused_first() {
+    for feature in ["casefold", "encrypt", "verity"] {
+        let rig = damaged_of(&["-b", "1024", "-O", feature], &[COUNT]);
+        let before = bytes(&rig.image());
+        for list in ["discard", "bmap2extent", "nodiscard,discard"] {
+            let (code, said) = status(&rig, &["fsck", "-fy", "-E", list, "disk.img"]);
+            assert_eq!(code, Some(8), "{feature} {list}: {said}");
+            assert!(said.contains(feature), "{said}");
+            assert!(bytes(&rig.image()) == before);
+        }
+        let (code, said) = status(
+            &rig,
+            &["fsck", "-fy", "-E", "discard,nodiscard", "disk.img"],
+        );
+        assert_eq!(code, Some(1), "{said}");
+    }
+}
+
 #[test]
 fn directories_are_optimised_if_asked() {
     let rig = damaged(&["mkdir d", "expand_dir d", "expand_dir d"]);

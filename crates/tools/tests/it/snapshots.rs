@@ -58,6 +58,19 @@ impl Mounted {
         Remote::take(&self.path("mnt"), &wanted, spill).expect("a snapshot")
     }
 
+    /// Takes a snapshot for this purpose; old contents are kept in memory.
+    pub(crate) fn take_for(&self, purpose: SnapshotPurpose) -> Remote {
+        let wanted = SnapshotWanted {
+            purpose,
+            pid: std::process::id(),
+            memory_bytes: 1 << 20,
+            spill_bytes: None,
+            continues: Continued::Never,
+            since: None,
+        };
+        Remote::take(&self.path("mnt"), &wanted, None).expect("a snapshot")
+    }
+
     pub(crate) fn umount(self) {
         self.0.ok(&["umount", "mnt"]);
         self.0.assert_clean();

@@ -5,6 +5,8 @@ use crate::snapshots::{Mounted, work};
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use uext4_fuse::SnapshotPurpose;
+use uext4_testkit::wait;
 
 /// All of them show of a mount what they show of a copy.
 #[test]
@@ -84,5 +86,48 @@ fn what_no_mount_has_is_refused() {
     mounted.0.fails(1, "dir", &["ls", "dir"]);
     let change = ["debug", "-w", "-y", "mnt", "-c", "show superblock"];
     assert_ne!(mounted.0.run(&change).status.code(), Some(0));
+    mounted.umount();
+}
+
+#[test]
+fn the_progress_of_a_check_is_told() {
+    let Some(mounted) = Mounted::new("no_io_uring") else {
+        return;
+    };
+    let check = mounted.take_for(SnapshotPurpose::Check);
+    let running = || mounted.snapshots()["running"][0].take();
+    assert!(running()["pass"].is_null() && running()["percent"].is_null());
+    check.progress(2, 437).expect("the server answers");
+    assert_eq!(
+        (running()["pass"].as_u64(), running()["percent"].as_u64()),
+        (Some(2), Some(43))
+    );
+    let text = mounted.0.ok(&["stats", "mnt"]);
+    assert!(text.contains("pass 2, 43 %"), "{text}");
+    check.progress(5, 0).expect("the server answers");
+    assert_eq!(
+        (running()["pass"].as_u64(), running()["percent"].as_u64()),
+        (Some(5), Some(0))
+    );
+    drop(check);
+    mounted.umount();
+}
+
+/// A trim that discards nothing does not say that it did.
+#[test]
+fn nothing_is_trimmed_while_a_snapshot_is_read() {
+    let Some(mounted) = Mounted::new("no_io_uring") else {
+        return;
+    };
+    let trimmed = || mounted.0.json(&["trim", "mnt", "--json"])["trimmed_bytes"].as_u64();
+    let snapshot = mounted.take_for(SnapshotPurpose::Read);
+    assert_eq!(trimmed(), Some(0));
+    drop(snapshot);
+    wait::until_true("the snapshot has ended", || {
+        mounted.snapshots()["running"]
+            .as_array()
+            .is_some_and(Vec::is_empty)
+    });
+    assert!(trimmed() > Some(1 << 20));
     mounted.umount();
 }
