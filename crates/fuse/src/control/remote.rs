@@ -124,7 +124,9 @@ impl Remote {
 
     /// How the server knows this copy; `None` if no later one can continue it.
     pub fn noted(&self) -> Option<&Noted> {
-        self.taken.noted.as_ref()
+        let noted = self.taken.noted.as_ref();
+        // The server of another user may answer anything.
+        noted.filter(|noted| self.is_trusted && noted.granule_bytes.is_power_of_two())
     }
 
     /// What the server knows of the copy that this one continues.

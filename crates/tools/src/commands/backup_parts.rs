@@ -32,10 +32,11 @@ impl Parts {
             size_bytes,
         };
         source.granules(granule_bytes).for_each(|nr| parts.mark(nr));
-        // What the file system has grown by.
-        let grown = earlier.copy.disk_bytes / granule_bytes..granules;
-        if earlier.copy.disk_bytes < size_bytes {
-            grown.for_each(|nr| parts.mark(nr));
+        // What the file system has grown by, and what has no bits.
+        let covered_bytes = (earlier.bitmap_bytes * 8).saturating_mul(granule_bytes);
+        let known_bytes = earlier.copy.disk_bytes.min(covered_bytes);
+        if known_bytes < size_bytes {
+            (known_bytes / granule_bytes..granules).for_each(|nr| parts.mark(nr));
         }
         Ok(parts)
     }

@@ -55,6 +55,14 @@ impl Base {
     /// A copy behind a new qcow2 image.
     pub(super) fn behind_qcow2(base: &Path, out: &Path) -> Result<Self> {
         let file = open(base)?;
+        let name = base.canonicalize().at(base.display())?;
+        if name.to_str().is_none() {
+            let text = format!(
+                "{}: a qcow2 image names files in UTF-8 only",
+                base.display()
+            );
+            return Err(Failure::usage(text));
+        }
         let there = std::fs::metadata(out).ok();
         let own = file.metadata().at(base.display())?;
         if there.is_some_and(|there| (there.dev(), there.ino()) == (own.dev(), own.ino())) {

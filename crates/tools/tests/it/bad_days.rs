@@ -171,7 +171,11 @@ fn images_of_strangers_are_looked_over_first() {
     );
     assert_eq!(told["clean"], false);
     for options in ["untrusted", "untrusted,rw"] {
-        rig.fails(4, "e2fsck", &["mount", "-o", options, "disk.img", "mnt"]);
+        rig.fails(
+            4,
+            "uext4 fsck",
+            &["mount", "-o", options, "disk.img", "mnt"],
+        );
     }
     rig.fails(1, "memory", &["check", "--memory", "1K", "disk.img"]);
 }
