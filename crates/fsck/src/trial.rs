@@ -100,7 +100,8 @@ impl<'a> Check<'a> {
             for first in 0..n_threads {
                 let (sender, receiver) = mpsc::sync_channel(AHEAD_MAX);
                 results.push(receiver);
-                scope.spawn(move || {
+                // Without the thread nothing is sent, and this one checks its parts.
+                let _started = start(scope, move || {
                     let mut check = basis.check();
                     for nr in (first..n_parts).step_by(n_threads) {
                         let trial = check.on_trial(|check| part(check, nr));
@@ -192,5 +193,79 @@ impl<'a> Check<'a> {
             }
         }
         true
+    }
+}
+
+/// Starts a thread, if the system has one more.
+fn start<'scope, 'env>(
+    scope: &'scope thread::Scope<'scope, 'env>,
+    work: impl FnOnce() + Send + 'scope,
+) -> std::io::Result<()> {
+    #[cfg(test)]
+    tests::count_start()?;
+    thread::Builder::new().spawn_scoped(scope, work)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+    use std::io;
+    use uext4_device::MemDevice;
+    use uext4_mkfs::{MkfsOptions, Preset, format};
+    use uext4_sync::RealClock;
+    use uext4_volume::superblock::read_primary;
+
+    const N_PARTS: usize = 100;
+
+    thread_local! {
+        /// Threads that the system has left for this one.
+        static LEFT: Cell<usize> = const { Cell::new(usize::MAX) };
+    }
+
+    pub(super) fn count_start() -> io::Result<()> {
+        let left = LEFT.get().checked_sub(1);
+        LEFT.set(left.ok_or(io::ErrorKind::WouldBlock)?);
+        Ok(())
+    }
+
+    /// The parts in the order in which their results are taken over.
+    fn taken_over(n_started: usize) -> Vec<u64> {
+        let device = Arc::new(MemDevice::new(8 << 20));
+        format(&*device, &MkfsOptions::new(Preset::Ext4)).expect("mkfs");
+        let superblock = read_primary(&*device, None).expect("a superblock");
+        let subject = Subject {
+            device,
+            geometry: superblock.geometry().expect("a sound superblock"),
+            superblock,
+            replayed: None,
+            journal_device: None,
+            clock: Arc::new(RealClock::new()),
+        };
+        let limits = Limits {
+            threads: 4,
+            ..Limits::default()
+        };
+        let mut check = Check::new(&subject, &limits);
+        let numbers = u64_of(N_PARTS) * 2;
+        check.claimed = crate::bits::Bits::new(numbers);
+        LEFT.set(n_started);
+        let done = check.by_parts(Pass::Inodes, N_PARTS, |check, nr| {
+            let at = u64_of(nr) * 2;
+            check.claim(at..at + 1).map(|_| ())
+        });
+        LEFT.set(usize::MAX);
+        done.expect("all parts are checked");
+        let claims = check.claimed.runs_in(&(0..numbers));
+        claims.into_iter().map(|run| run.start / 2).collect()
+    }
+
+    #[test]
+    fn a_check_goes_on_with_the_threads_that_start() {
+        let all: Vec<_> = (0..u64_of(N_PARTS)).collect();
+        for n_started in 0..=4 {
+            assert_eq!(taken_over(n_started), all, "{n_started} threads");
+        }
     }
 }
