@@ -1,21 +1,36 @@
 //! Check of block bitmaps and their counts.
 
+use crate::ahead::one;
 use crate::report::Pass;
 use crate::state::{Check, Step};
 use std::ops::Range;
 use uext4_format::{CorruptKind, DamageLocation, GroupDescriptor, GroupNr, bitmap, group_flag};
 use uext4_num::usize_of;
 
+/// Groups whose bitmaps are asked for at once, with as many again behind them.
+const ASKED_GROUPS: u32 = 64;
+
 impl Check<'_> {
     pub(crate) fn check_bitmaps(&mut self) -> Step {
         let groups = usize_of(self.geometry.group_count);
         for group in self.groups() {
             self.advance(Pass::Bitmaps, usize_of(group.0), groups);
+            if group.0.is_multiple_of(ASKED_GROUPS) {
+                self.ask_for_bitmaps(group.0..group.0.saturating_add(2 * ASKED_GROUPS));
+            }
             if let Some(descriptor) = self.descriptors[usize_of(group.0)].clone() {
                 self.check_bitmap(group, &descriptor)?;
             }
         }
         Ok(())
+    }
+
+    fn ask_for_bitmaps(&self, groups: Range<u32>) {
+        let descriptors = groups.filter_map(|nr| self.descriptors.get(usize_of(nr)));
+        let written = descriptors
+            .flatten()
+            .filter(|found| !found.has_flag(group_flag::BLOCK_UNINIT));
+        self.ask_for(written.map(|found| one(found.block_bitmap)).collect());
     }
 
     fn check_bitmap(&mut self, group: GroupNr, descriptor: &GroupDescriptor) -> Step {

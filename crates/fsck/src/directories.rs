@@ -1,5 +1,6 @@
 //! Check of directories: their blocks and entries, and the inodes that these name.
 
+use super::ahead::{Turn, one};
 use super::entries::Rules;
 use super::index::Htree;
 use super::names::Reach;
@@ -14,11 +15,11 @@ use uext4_format::{
 use uext4_num::{clamp_u32, u64_of, usize_of};
 
 /// Directories of a part that one thread checks at a time. Tests have many parts.
-const PART_DIRECTORIES: usize = if cfg!(test) { 2 } else { 16 };
+const PART_DIRECTORIES: usize = if cfg!(test) { 2 } else { 64 };
 
 /// Blocks of a part of a large directory, and of a directory that is large.
 const PART_BLOCKS: usize = if cfg!(test) { 2 } else { 64 };
-const LARGE_BLOCKS: u64 = if cfg!(test) { 3 } else { 64 };
+pub(crate) const LARGE_BLOCKS: u64 = if cfg!(test) { 3 } else { 64 };
 
 /// The directory being checked.
 #[derive(Clone, Copy)]
@@ -27,6 +28,13 @@ pub(crate) struct Dir {
     pub(crate) rules: Rules,
     pub(crate) seed: Option<Seed>,
     pub(crate) tail: LeafTail,
+}
+
+/// Directories of a part, before they are checked.
+pub(crate) struct Opened {
+    part: usize,
+    bytes: u64,
+    directories: Vec<(Dir, Inode)>,
 }
 
 impl Check<'_> {
@@ -39,10 +47,10 @@ impl Check<'_> {
         let bytes = u64_of(all.len()) * u64_of(size_of::<InodeNr>());
         self.take(bytes)?;
         let parts: Vec<_> = all.chunks(PART_DIRECTORIES).collect();
-        self.by_parts(Pass::Directories, parts.len(), |check, at| {
-            let mut part = parts[at].iter();
-            part.try_for_each(|nr| check.check_directory(*nr))
+        self.by_parts(Pass::Directories, parts.len(), |check, turn| {
+            check.check_part(&parts, turn)
         })?;
+        self.opened = None;
         for nr in std::mem::take(&mut self.large) {
             if let Some((dir, inode)) = self.open_directory(nr)? {
                 self.check_blocks(&dir, &inode)?;
@@ -53,16 +61,47 @@ impl Check<'_> {
         Ok(())
     }
 
-    fn check_directory(&mut self, nr: InodeNr) -> Step {
-        let Some((dir, inode)) = self.open_directory(nr)? else {
-            return Ok(());
+    /// Checks directories; those of the next part are opened before, and their blocks asked for.
+    fn check_part(&mut self, parts: &[&[InodeNr]], turn: Turn) -> Step {
+        let opened = match self.opened.take() {
+            Some(opened) if opened.part == turn.nr => opened,
+            _ => self.open_part(parts, turn.nr)?,
         };
+        if let Some(next) = turn.next {
+            let next = self.open_part(parts, next)?;
+            self.ask_for_directories(next.directories.iter().map(|(_, inode)| inode));
+            self.opened = Some(next);
+        }
+        for (dir, inode) in &opened.directories {
+            self.check_directory(dir, inode)?;
+        }
+        self.give_back(opened.bytes);
+        Ok(())
+    }
+
+    fn open_part(&mut self, parts: &[&[InodeNr]], part: usize) -> Step<Opened> {
+        let each = size_of::<Inode>() + 2 * usize::from(self.geometry.inode_size);
+        let bytes = u64_of(parts[part].len() * each);
+        self.take(bytes)?;
+        let found = self.read_inodes(parts[part])?;
+        let directories = found
+            .into_iter()
+            .filter_map(|(nr, raw)| self.parse_directory(nr, &raw))
+            .collect();
+        Ok(Opened {
+            part,
+            bytes,
+            directories,
+        })
+    }
+
+    fn check_directory(&mut self, dir: &Dir, inode: &Inode) -> Step {
         if inode.flags.contains(InodeFlags::INLINE_DATA) {
-            self.check_inline(&dir, &inode)?;
+            self.check_inline(dir, inode)?;
         } else if inode.size / self.block_bytes() > LARGE_BLOCKS {
-            self.put_large(nr)?;
+            self.put_large(dir.nr)?;
         } else {
-            self.check_blocks(&dir, &inode)?;
+            self.check_blocks(dir, inode)?;
         }
         self.forget_names();
         Ok(())
@@ -80,13 +119,13 @@ impl Check<'_> {
     }
 
     fn open_directory(&mut self, nr: InodeNr) -> Step<Option<(Dir, Inode)>> {
-        let Some(raw) = self.read_inode(nr)? else {
-            return Ok(None);
-        };
-        let parsed = Inode::parse(&raw, nr, &self.geometry, &self.checksums);
-        let Ok(inode) = parsed else {
-            return Ok(None);
-        };
+        let raw = self.read_inode(nr)?;
+        Ok(raw.and_then(|raw| self.parse_directory(nr, &raw)))
+    }
+
+    fn parse_directory(&self, nr: InodeNr, raw: &[u8]) -> Option<(Dir, Inode)> {
+        let parsed = Inode::parse(raw, nr, &self.geometry, &self.checksums);
+        let inode = parsed.ok()?;
         let seed = self.checksums.inode_seed(nr, inode.generation);
         let tail = match seed {
             Some(_) => LeafTail::Checksum,
@@ -98,7 +137,7 @@ impl Check<'_> {
             seed,
             tail,
         };
-        Ok(Some((dir, inode)))
+        Some((dir, inode))
     }
 
     fn check_inline(&mut self, dir: &Dir, inode: &Inode) -> Step {
@@ -154,8 +193,11 @@ impl Check<'_> {
         let bounds = index.as_ref().filter(|_| hashed);
         if wanted > LARGE_BLOCKS {
             let parts: Vec<_> = blocks.chunks(PART_BLOCKS).collect();
-            self.by_parts(Pass::Directories, parts.len(), |check, at| {
-                check.check_run(dir, parts[at], index.as_ref(), bounds)
+            self.by_parts(Pass::Directories, parts.len(), |check, turn| {
+                if let Some(next) = turn.next {
+                    check.ask_for(parts[next].iter().map(|(_, nr)| one(*nr)).collect());
+                }
+                check.check_run(dir, parts[turn.nr], index.as_ref(), bounds)
             })?;
         } else {
             self.check_run(dir, &blocks, index.as_ref(), bounds)?;

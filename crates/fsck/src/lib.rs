@@ -18,6 +18,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::as_conversions))]
 
+mod ahead;
 mod ancestors;
 mod attributes;
 mod bitmaps;

@@ -44,8 +44,11 @@ impl Check<'_> {
         }
         let parts = self.parts();
         self.take(u64_of(parts.len()) * u64_of(size_of::<Range<u32>>()))?;
-        self.by_parts(Pass::Inodes, parts.len(), |check, nr| {
-            let mut groups = parts[nr].clone().map(GroupNr);
+        self.by_parts(Pass::Inodes, parts.len(), |check, turn| {
+            if let Some(next) = turn.next {
+                check.ask_for_tables(parts[next].clone());
+            }
+            let mut groups = parts[turn.nr].clone().map(GroupNr);
             groups.try_for_each(|group| check.check_group(group))
         })
     }

@@ -4,6 +4,7 @@ use crate::attributes::SharedBlocks;
 use crate::bits::Bits;
 use crate::contested::Contested;
 use crate::derived::Derived;
+use crate::directories::Opened;
 use crate::links::Links;
 use crate::names::NameSet;
 use crate::part::Trial;
@@ -79,6 +80,8 @@ pub(crate) struct Check<'a> {
     pub(crate) names: NameSet,
     /// Large directories, which are checked after the others.
     pub(crate) large: Vec<InodeNr>,
+    /// The next part of the directories.
+    pub(crate) opened: Option<Opened>,
     /// What a part that is checked on trial would record.
     pub(crate) trial: Option<Trial>,
     /// Directories with a damaged map.
@@ -133,6 +136,7 @@ impl<'a> Check<'a> {
             links: Links::default(),
             names: NameSet::default(),
             large: Vec::new(),
+            opened: None,
             trial: None,
             unreadable: Bits::default(),
             buffer: Vec::new(),

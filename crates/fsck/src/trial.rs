@@ -8,6 +8,7 @@
 //!
 //! Invariants: what threads read does not change during a pass. Parts in work are bounded.
 
+use crate::ahead::Turn;
 use crate::links::Links;
 use crate::part::{BYTES_MAX, Trial};
 use crate::policies::Policies;
@@ -69,13 +70,14 @@ impl<'a> Check<'a> {
         &mut self,
         pass: Pass,
         n_parts: usize,
-        part: impl Fn(&mut Check<'_>, usize) -> Step + Sync,
+        part: impl Fn(&mut Check<'_>, Turn) -> Step + Sync,
     ) -> Step {
         let n_threads = self.limits.threads.min(n_parts).min(self.affordable());
         if n_threads < 2 {
             return (0..n_parts).try_for_each(|nr| {
                 self.advance(pass, nr, n_parts);
-                part(self, nr)
+                let next = Some(nr + 1).filter(|next| *next < n_parts);
+                part(self, Turn { nr, next })
             });
         }
         let basis = Basis {
@@ -104,7 +106,8 @@ impl<'a> Check<'a> {
                 let _started = start(scope, move || {
                     let mut check = basis.check();
                     for nr in (first..n_parts).step_by(n_threads) {
-                        let trial = check.on_trial(|check| part(check, nr));
+                        let next = Some(nr + n_threads).filter(|next| *next < n_parts);
+                        let trial = check.on_trial(|check| part(check, Turn { nr, next }));
                         // The other side ends at the first error.
                         if sender.send(trial).is_err() {
                             break;
@@ -117,7 +120,7 @@ impl<'a> Check<'a> {
                 let trial = results[nr % n_threads].recv().ok().flatten();
                 match trial.map(|trial| self.accept(trial)).transpose()? {
                     Some(true) => Ok(()),
-                    _ => part(self, nr),
+                    _ => part(self, Turn { nr, next: None }),
                 }
             })
         })
@@ -251,8 +254,8 @@ mod tests {
         let numbers = u64_of(N_PARTS) * 2;
         check.claimed = crate::bits::Bits::new(numbers);
         LEFT.set(n_started);
-        let done = check.by_parts(Pass::Inodes, N_PARTS, |check, nr| {
-            let at = u64_of(nr) * 2;
+        let done = check.by_parts(Pass::Inodes, N_PARTS, |check, turn| {
+            let at = u64_of(turn.nr) * 2;
             check.claim(at..at + 1).map(|_| ())
         });
         LEFT.set(usize::MAX);

@@ -1,6 +1,7 @@
 //! Damage of images in memory, and what a repair makes of it: the check finds nothing, and the
 //! files that were not damaged are the same.
 
+mod ahead;
 mod attributes;
 mod connection;
 mod decisions;

@@ -81,7 +81,7 @@ impl Tree {
         read_primary(&*self.device, None).expect("a superblock")
     }
 
-    fn subject(&self) -> Subject {
+    pub(super) fn subject(&self) -> Subject {
         let superblock = self.superblock();
         Subject {
             device: self.device.clone(),
