@@ -21,6 +21,7 @@ mod prefetch;
 mod range;
 mod read_only;
 mod record;
+mod scratch;
 mod snapshot;
 mod traits;
 mod users;
@@ -39,6 +40,7 @@ pub use overlay::Overlay;
 pub use prefetch::{LINE_BYTES, prefetch};
 pub use read_only::ReadOnly;
 pub use record::Recorder;
+pub use scratch::{Plain, Scratch, ScratchPage};
 pub use snapshot::{
     Changes, Snapshot, SnapshotDevice, SnapshotEnd, SnapshotLimits, SnapshotStart, SnapshotUsage,
     Snapshots, Taken,

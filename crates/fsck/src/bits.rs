@@ -2,6 +2,7 @@
 
 use super::paged::Paged;
 use std::ops::Range;
+use std::path::Path;
 use uext4_num::low_u32;
 
 #[derive(Default)]
@@ -28,7 +29,7 @@ impl Bits {
 
     /// How many numbers are there.
     pub(crate) fn count(&self) -> u64 {
-        let words = self.0.numbers();
+        let words = self.0.places();
         words.map(|at| u64::from(self.0.get(at).count_ones())).sum()
     }
 
@@ -83,6 +84,11 @@ impl Bits {
             0 => low,
             _ => low | self.0.get(at + 1) << (64 - skipped),
         }
+    }
+
+    /// As [`Paged::make_room`].
+    pub(crate) fn make_room(&mut self, dir: Option<&Path>) -> u64 {
+        self.0.make_room(dir)
     }
 
     /// Inserts numbers; returns how many of those inside the set were new.

@@ -2,6 +2,7 @@
 
 use super::paged::Paged;
 use std::collections::BTreeMap;
+use std::path::Path;
 use uext4_format::{FileType, InodeNr};
 use uext4_num::low_u8;
 
@@ -65,6 +66,11 @@ impl AllCounts {
         self.narrow.more_bytes(at..at + 1) + wide
     }
 
+    /// As [`Paged::make_room`].
+    pub(crate) fn make_room(&mut self, dir: Option<&Path>) -> u64 {
+        self.narrow.make_room(dir)
+    }
+
     /// As [`Paged::prefetch`].
     pub(crate) fn prefetch(&self, nr: u32) {
         self.narrow.prefetch(nr.into());
@@ -98,8 +104,10 @@ impl AllCounts {
         let Counts { wanted, found } = self.get(nr);
         let was_wide = wanted.max(found) > NARROW_MAX;
         let found = found.saturating_add(1);
+        let at = u64::from(nr);
+        let page = self.narrow.more_bytes(at..at + 1);
         self.set(nr, Counts { wanted, found });
-        u64::from(!was_wide && found > NARROW_MAX) * BYTES_PER_WIDE
+        page + u64::from(!was_wide && found > NARROW_MAX) * BYTES_PER_WIDE
     }
 }
 

@@ -3,6 +3,7 @@
 use super::counts::{AllCounts, Counts, Nameless, NewInode};
 use super::paged::Paged;
 use crate::state::{Check, Step};
+use std::path::Path;
 use uext4_format::xattr::decode_ibody;
 use uext4_format::{CorruptKind, DamageLocation, Feature, FileType, InodeFlags, InodeNr, RawInode};
 use uext4_num::low_u32;
@@ -26,6 +27,8 @@ pub(crate) struct Links {
     /// Type code, and [`NAMELESS`]; 0 when the inode is free. Not changed after the pass over the
     /// inodes.
     kinds: Arc<Paged<u8>>,
+    /// Whether the pass over the inodes is done.
+    pub(crate) are_complete: bool,
     counts: AllCounts,
     /// In ascending order.
     pub(crate) directories: Vec<Directory>,
@@ -38,6 +41,7 @@ impl Links {
     pub(crate) fn new(inodes: u64) -> Self {
         Self {
             kinds: Arc::new(Paged::new(inodes + 1)),
+            are_complete: false,
             counts: AllCounts::new(inodes + 1),
             directories: Vec::new(),
         }
@@ -87,6 +91,16 @@ impl Links {
                 up: 0,
             });
         }
+    }
+
+    /// Gives memory back, as [`Paged::make_room`]. Types are shared with threads once they are
+    /// complete, and stay where they are.
+    pub(crate) fn make_room(&mut self, dir: Option<&Path>) -> u64 {
+        let counts = self.counts.make_room(dir);
+        if self.are_complete {
+            return counts;
+        }
+        counts + Arc::make_mut(&mut self.kinds).make_room(dir)
     }
 
     /// Hints that an inode is named next.
@@ -236,7 +250,7 @@ impl Check<'_> {
     }
 
     pub(crate) fn check_links(&mut self) -> Step {
-        for at in self.links.kinds.numbers() {
+        for at in self.links.kinds.places() {
             let kind = self.links.kinds.get(at);
             if kind != 0 && kind & NAMELESS == 0 {
                 self.compare_links(InodeNr(low_u32(at)))?;

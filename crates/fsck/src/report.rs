@@ -1,6 +1,7 @@
 //! Findings and limits of a check.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::time::Duration;
 use uext4_format::Corrupt;
 use uext4_sync::Arc;
@@ -8,8 +9,11 @@ use uext4_sync::Arc;
 /// Limits of a check, and the object that follows it.
 #[derive(Clone)]
 pub struct Limits {
-    /// Memory in bytes.
+    /// Memory in bytes. Beyond half of it, the largest arrays are in a file, if there may be one.
     pub memory_bytes: u64,
+    /// Directory for a temporary file. Without one, or if it cannot grow, the check ends at the
+    /// limit.
+    pub spill: Option<PathBuf>,
     /// Duration.
     pub time: Duration,
     /// Threads that check parts of the file system; no effect on the report. Their memory, at most
@@ -54,6 +58,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             memory_bytes: 1 << 30,
+            spill: None,
             time: Duration::from_secs(24 * 3600),
             threads: 1,
             findings: 1000,

@@ -104,6 +104,10 @@ pub(crate) struct Check<'a> {
     pub(crate) early: Vec<Corrupt>,
     pub(crate) orphans: Arc<BTreeSet<u32>>,
     pub(crate) memory_bytes: u64,
+    /// Whether arrays are in a file.
+    has_spilled: bool,
+    /// Whether more memory than this is not to be had.
+    is_packed: bool,
     pub(crate) steps: u32,
     /// The log, if there is one, whatever its superblock says.
     pub(crate) found_log: Option<Log>,
@@ -150,6 +154,8 @@ impl<'a> Check<'a> {
             early: Vec::new(),
             orphans: Arc::default(),
             memory_bytes: 0,
+            has_spilled: false,
+            is_packed: false,
             steps: 0,
             found_log: None,
             log: None,
@@ -194,7 +200,14 @@ impl<'a> Check<'a> {
         self.read_orphan_file()?;
         self.find_orphans()?;
         self.end_pass()?;
-        self.check_inodes()
+        self.check_inodes()?;
+        if self.limits.spill.is_some()
+            && self.memory_bytes > self.limits.memory_bytes / SPILL_SHARE / 2
+        {
+            self.make_room();
+        }
+        self.links.are_complete = true;
+        Ok(())
     }
 
     /// Has the findings repaired, if this is part of a repair.
@@ -221,10 +234,33 @@ impl<'a> Check<'a> {
     /// Counts memory before its allocation.
     pub(crate) fn take(&mut self, bytes: u64) -> Step {
         self.memory_bytes = self.memory_bytes.saturating_add(bytes);
-        if self.memory_bytes > self.limits.memory_bytes {
+        let limit = self.limits.memory_bytes;
+        let can_spill = self.limits.spill.is_some() && !self.has_spilled;
+        let most = if can_spill {
+            limit / SPILL_SHARE
+        } else {
+            limit
+        };
+        if self.memory_bytes > most {
+            self.make_room();
+        }
+        if self.memory_bytes > limit {
             return self.give_up("it needs more memory than it may take");
         }
         Ok(())
+    }
+
+    /// Moves arrays to a file once half of the memory is taken, so that the other half is for
+    /// all else; without a file, compresses them at the limit, as long as that gives enough back.
+    fn make_room(&mut self) {
+        if self.trial.is_some() || self.is_packed {
+            return;
+        }
+        let dir = self.limits.spill.as_deref();
+        self.has_spilled |= dir.is_some();
+        let freed = self.claimed.make_room(dir) + self.links.make_room(dir);
+        self.give_back(freed);
+        self.is_packed = freed < self.limits.memory_bytes / PACKED_SHARE;
     }
 
     /// Marks clusters in use; returns how many were not so far.
@@ -395,6 +431,12 @@ impl<'a> Check<'a> {
 
 /// Bytes that are read at once.
 const READ_BYTES: u32 = 1 << 18;
+
+/// The part of the limit that is in memory before a file is used. Tests use it at once.
+const SPILL_SHARE: u64 = if cfg!(test) { 1 << 20 } else { 2 };
+
+/// The least part of the limit that is worth a search for equal numbers.
+const PACKED_SHARE: u64 = 16;
 
 /// Memory for each group during the check, in bytes.
 const GROUP_BYTES: u64 = 300;

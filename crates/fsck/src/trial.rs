@@ -85,6 +85,7 @@ impl<'a> Check<'a> {
             limits: Limits {
                 memory_bytes: BYTES_PER_THREAD,
                 watch: None,
+                spill: None,
                 ..self.limits.clone()
             },
             started: self.started,

@@ -291,3 +291,22 @@ fn a_large_empty_file_system_takes_little_memory() {
         assert!(why.contains("memory"), "{tib} TiB: {why}");
     }
 }
+
+/// Beyond half of the limit, the clusters in use are in a file.
+#[test]
+fn a_file_takes_what_memory_does_not() {
+    let device = crate::image::ext4(10 << 20);
+    let within = |spill| {
+        let limits = Limits {
+            memory_bytes: 40 << 20,
+            spill,
+            ..Limits::default()
+        };
+        let report = check(device.clone(), MountOptions::default(), &limits);
+        report.expect("it can be read")
+    };
+    let why = within(None).incomplete.expect("a limit");
+    assert!(why.contains("memory"), "{why}");
+    let report = within(Some(std::env::temp_dir()));
+    assert!(report.is_clean(), "{report:?}");
+}

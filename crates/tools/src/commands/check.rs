@@ -1,12 +1,14 @@
 //! `uext4 check`: reports damage of a file system without changing it.
 
 use crate::commands::fsck_progress::bar;
+use crate::commands::snapshot::spill_dir;
 use crate::failure::{At, Exit, Failure, Result};
 use crate::image::ImageArgs;
 use crate::show;
 use serde_json::{Value, json};
 use std::io::Write;
 use std::num::NonZeroUsize;
+use std::path::PathBuf;
 use std::time::Duration;
 use uext4::MountOptions;
 use uext4::check::{CheckReport, Finding, Limits};
@@ -35,9 +37,13 @@ pub(crate) struct Args {
     /// Maximum number of findings to print
     #[arg(long, value_name = "N", default_value_t = 1000)]
     max: usize,
-    /// Memory limit; the check fails when it is reached
+    /// Memory limit; from half of it on, large arrays are in a temporary file. The check fails when
+    /// it is reached
     #[arg(long, value_name = "BYTES", default_value = "1G", value_parser = crate::numbers::size)]
     memory: u64,
+    /// Directory for the temporary file. Default: $TMPDIR or /var/tmp; `none`: no file
+    #[arg(long, value_name = "DIR")]
+    spill: Option<PathBuf>,
     /// Number of threads; no effect on the findings. Default: one per processor, at most 8
     #[arg(long, value_name = "N")]
     threads: Option<NonZeroUsize>,
@@ -54,6 +60,7 @@ impl Args {
     pub(crate) fn run(self) -> Result<()> {
         let limits = Limits {
             memory_bytes: self.memory,
+            spill: spill_dir(self.spill.as_deref()),
             time: Duration::from_secs(self.time),
             threads: check_threads(self.threads),
             findings: self.max,

@@ -83,7 +83,7 @@ pub(crate) struct Args {
     /// Explain the problem with the code in place of IMAGE; `all` lists the codes
     #[arg(long)]
     explain: bool,
-    /// Memory limit
+    /// Memory limit; from half of it on, large arrays are in a temporary file (--spill)
     #[arg(long, value_name = "BYTES", default_value = "1G", value_parser = crate::numbers::size)]
     memory: u64,
     /// Number of threads; no effect on what is found. Default: one per processor, at most 8
@@ -158,6 +158,7 @@ impl Args {
         Ok(Limits {
             watch,
             memory_bytes: self.memory,
+            spill: self.mount.spill_dir(),
             time: Duration::MAX,
             threads: check_threads(self.threads),
             findings: FINDINGS_MAX,

@@ -6,6 +6,7 @@ use super::fsck_end::end_check;
 use super::snapshot::{self, SnapshotArgs};
 use crate::failure::{At, Failure, Result};
 use crate::show;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use uext4::MountOptions;
 use uext4::check::{CheckReport, Pass, Watch, check};
@@ -34,6 +35,11 @@ pub(crate) struct MountArgs {
 }
 
 impl MountArgs {
+    /// The directory for a temporary file.
+    pub(super) fn spill_dir(&self) -> Option<PathBuf> {
+        self.snapshot.spill_dir()
+    }
+
     /// Refuses options of a mount for an image.
     pub(super) fn refuse_for_image(&self, name: &str) -> Result<()> {
         let abort = self.abort.then_some("--abort");

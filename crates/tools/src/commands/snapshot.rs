@@ -16,8 +16,8 @@ const LOWEST_PRIORITY: i32 = 19;
 /// What the server of a mount keeps while a snapshot is read.
 #[derive(clap::Args, Debug, Default)]
 pub(crate) struct SnapshotArgs {
-    /// Directory for a temporary file with what is overwritten meanwhile. Default: $TMPDIR or
-    /// /var/tmp; `none`: no file
+    /// Directory for a temporary file with what is overwritten meanwhile, and with what a check has
+    /// no memory for. Default: $TMPDIR or /var/tmp; `none`: no file
     #[arg(long, value_name = "DIR", help_heading = "Mount")]
     pub(super) spill: Option<PathBuf>,
     /// Maximum size of that file; beyond it the command fails, and the mount goes on. Default: 16G
@@ -34,10 +34,14 @@ const SPILL_BYTES: u64 = 16 << 30;
 const KEEP_BYTES: u64 = 64 << 20;
 
 impl SnapshotArgs {
-    /// The first given option.
+    /// The directory for the temporary file.
+    pub(super) fn spill_dir(&self) -> Option<PathBuf> {
+        spill_dir(self.spill.as_deref())
+    }
+
+    /// The first given option that is for mounts only.
     pub(super) fn first_option(&self) -> Option<&'static str> {
         let given = [
-            ("--spill", self.spill.is_some()),
             ("--spill-limit", self.spill_limit.is_some()),
             ("--keep-memory", self.keep_memory.is_some()),
         ];
@@ -108,19 +112,26 @@ impl SnapshotArgs {
 
     /// A file without a name.
     fn spill_file(&self) -> Result<Option<File>> {
-        let dir = match &self.spill {
-            Some(dir) if dir == Path::new("none") => return Ok(None),
-            Some(dir) => dir.clone(),
-            None => {
-                let dir = std::env::var_os("TMPDIR").filter(|dir| !dir.is_empty());
-                dir.map_or("/var/tmp".into(), PathBuf::from)
-            }
+        let Some(dir) = self.spill_dir() else {
+            return Ok(None);
         };
         let opened = tempfile::tempfile_in(&dir).at(dir.display());
         let opened = opened.and_then(|file| refuse_overlay(&file, &dir).map(|()| file));
         opened
             .map(Some)
             .map_err(|failure| failure.hint("--spill names another directory"))
+    }
+}
+
+/// The directory for a temporary file: as given, or the one of the system; `None` for `none`.
+pub(super) fn spill_dir(given: Option<&Path>) -> Option<PathBuf> {
+    match given {
+        Some(dir) if dir == Path::new("none") => None,
+        Some(dir) => Some(dir.to_path_buf()),
+        None => {
+            let dir = std::env::var_os("TMPDIR").filter(|dir| !dir.is_empty());
+            Some(dir.map_or("/var/tmp".into(), PathBuf::from))
+        }
     }
 }
 

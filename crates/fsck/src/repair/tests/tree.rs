@@ -201,18 +201,19 @@ impl Tree {
         self.assert_sound();
     }
 
-    /// What a check finds, with any number of threads.
+    /// What a check finds, with any number of threads, in memory or with a file.
     pub(super) fn checked(&self) -> CheckReport {
-        let check = |threads| {
+        let check = |threads, spill| {
             let limits = Limits {
                 threads,
+                spill,
                 ..limits()
             };
             crate::check(&self.subject(), &limits).expect("a check")
         };
-        let report = check(1);
-        let by_threads = check(4);
-        assert_eq!(report.findings, by_threads.findings);
+        let report = check(1, None);
+        let dir = std::env::temp_dir();
+        let others = [check(4, None), check(4, Some(dir))];
         let totals = |report: &CheckReport| {
             let CheckReport {
                 n_inodes,
@@ -223,7 +224,10 @@ impl Tree {
             } = *report;
             (n_inodes, n_directories, n_more, incomplete)
         };
-        assert_eq!(totals(&report), totals(&by_threads));
+        for other in others {
+            assert_eq!(report.findings, other.findings);
+            assert_eq!(totals(&report), totals(&other));
+        }
         report
     }
 
