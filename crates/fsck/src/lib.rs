@@ -1,4 +1,13 @@
-//! Check of a whole file system, as `e2fsck -fn` does, and its repair (`repair`).
+//! Check of a whole file system, as `e2fsck -fn` does, and its repair.
+//!
+//! | to | use |
+//! | --- | --- |
+//! | check a device | [`Check`] |
+//! | repair one | [`Repair`], with [`Decisions`] and an undo file |
+//! | know what a [`Finding`] means, and what its repair does | [`code`], [`Problem`] |
+//! | check one that is mounted | the [`Snapshot`] that its `Filesystem` takes, by [`Check`] |
+//!
+//! `examples/` has a program for the first three; that of a snapshot is in the crate `uext4`.
 //!
 //! Order, each pass over the whole file system: the superblock (`superblock`, `named`), descriptors
 //! (`groups`), inode tables (`slots`, `reserved`, `orphans`), fields and maps of inodes in use
@@ -58,27 +67,14 @@ mod trial;
 pub mod undo;
 mod usages;
 mod values;
+mod whole_check;
+mod whole_repair;
 
 pub use problems::{Preen, Problem, code};
-pub use repair::{
-    Decision, Decisions, Optimised, RepairAll, RepairReport, RepairSafe, Restoration, optimise,
-    repair,
-};
-pub use replay::replay;
+pub use repair::{Decision, Decisions, Optimised, RepairAll, RepairReport, RepairSafe};
+pub use replay::{refuse_fast_commits, replay};
 pub use report::{CheckReport, Finding, Limits, Pass, Watch};
 pub use subject::{SharedData, Subject};
-
-use state::{Check, Stop};
-use uext4_volume::Result;
-
-/// Checks a file system, within the limits.
-///
-/// # Errors
-/// An error of the device. Damage is a [`Finding`].
-pub fn check(subject: &Subject, limits: &Limits) -> Result<CheckReport> {
-    let mut check = Check::new(subject, limits);
-    match check.run() {
-        Ok(()) | Err(Stop::Incomplete | Stop::Changed) => Ok(check.report),
-        Err(Stop::Failed(error)) => Err(error),
-    }
-}
+pub use uext4_device::Snapshot;
+pub use whole_check::Check;
+pub use whole_repair::Repair;

@@ -60,7 +60,7 @@ pub struct Problem {
 
 impl Problem {
     /// The row of a finding; `None` if it cannot be repaired.
-    pub(crate) fn of(corrupt: &Corrupt) -> Option<&'static Problem> {
+    pub fn of(corrupt: &Corrupt) -> Option<&'static Problem> {
         Self::find(corrupt.structure, corrupt.problem.name())
     }
 

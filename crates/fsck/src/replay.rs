@@ -3,7 +3,7 @@
 //! Not here: fast commits, which only a mount can replay; they are given up.
 
 use uext4_device::BlockDevice;
-use uext4_format::Feature;
+use uext4_format::{Feature, Superblock};
 use uext4_journal::recovery::{self, RecoveryMode};
 use uext4_sync::Arc;
 use uext4_volume::superblock::{read_primary, write_superblock};
@@ -23,6 +23,20 @@ pub fn replay(
         Err(Error::Corrupt(_) | Error::Journal(uext4_journal::Error::Corrupt(_))) => Ok(()),
         replayed => replayed,
     }
+}
+
+/// Refuses a log with fast commits, as far as the superblock tells, where no mount replays them.
+///
+/// # Errors
+/// [`Error::Unsupported`].
+pub fn refuse_fast_commits(disk: &Superblock) -> Result<()> {
+    let features = disk.features();
+    if features.has(Feature::RECOVER) && features.has(Feature::FAST_COMMIT) {
+        return Err(Error::Unsupported(
+            "fast_commit beside encrypt, casefold or verity, with a log to replay",
+        ));
+    }
+    Ok(())
 }
 
 fn replay_sound(

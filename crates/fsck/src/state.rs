@@ -190,6 +190,8 @@ impl<'a> Check<'a> {
         self.claimed = Bits::new(clusters);
         self.links = Links::new(inodes);
         self.unreadable = Bits::new(inodes + 1);
+        // There was nothing to move before.
+        (self.has_spilled, self.is_packed) = (false, false);
         self.check_superblock();
         self.check_quota_numbers();
         self.end_pass()?;

@@ -244,6 +244,7 @@ mod tests {
             geometry: superblock.geometry().expect("a sound superblock"),
             superblock,
             replayed: None,
+            shared_data: crate::subject::SharedData::Kept,
             journal_device: None,
             clock: Arc::new(RealClock::new()),
         };

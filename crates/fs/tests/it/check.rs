@@ -298,7 +298,7 @@ fn a_file_takes_what_memory_does_not() {
     let device = crate::image::ext4(10 << 20);
     let within = |spill| {
         let limits = Limits {
-            memory_bytes: 40 << 20,
+            memory_bytes: 44 << 20,
             spill,
             ..Limits::default()
         };

@@ -1,5 +1,8 @@
 //! The examples run, and their image is sound.
 
+#[path = "../../examples/check_mounted.rs"]
+#[allow(dead_code, reason = "its main function")]
+mod check_mounted;
 #[path = "../../examples/list_tree.rs"]
 #[allow(dead_code, reason = "its main function")]
 mod list_tree;
@@ -19,6 +22,9 @@ fn an_image_is_made_filled_by_threads_and_listed() {
     make_image::run(&image).unwrap();
     assert!(make_image::run(&image).is_err(), "it exists");
     threads::run(&image).unwrap();
+    oracle::assert_clean(&image);
+    let report = check_mounted::run(&image).unwrap();
+    assert!(report.is_clean() && report.n_inodes > 400, "{report:?}");
     oracle::assert_clean(&image);
     let mut listed = Vec::new();
     list_tree::run(&image, &mut listed).unwrap();

@@ -21,7 +21,7 @@ const BLOCK_BITS: std::ops::RangeInclusive<u32> = 10..=16;
 
 /// A superblock to write in place of the primary one: a backup, or itself without its damage.
 #[derive(Clone, Debug)]
-pub struct Restoration {
+pub(crate) struct Restoration {
     superblock: Superblock,
     is_backup: bool,
     /// What is wrong with the primary one; `None` if a user names the backup.
@@ -36,7 +36,7 @@ impl Restoration {
     /// [`Error::Mount`] if what is named is no backup of the file system there. That of the primary
     /// superblock, if no backup is found: those of the device, and [`Error::Mount`] if there is no
     /// ext4 file system.
-    pub fn find(device: &dyn BlockDevice, named_kib: Option<u64>) -> Result<Option<Self>> {
+    pub(crate) fn find(device: &dyn BlockDevice, named_kib: Option<u64>) -> Result<Option<Self>> {
         if let Some(kib) = named_kib {
             let superblock = named(device, kib)?;
             return Ok(Some(Self {
@@ -79,12 +79,12 @@ impl Restoration {
     }
 
     /// The backup.
-    pub fn superblock(&self) -> &Superblock {
+    pub(crate) fn superblock(&self) -> &Superblock {
         &self.superblock
     }
 
     /// The damage, if `decisions` do not accept the backup.
-    pub fn refused(&self, decisions: &mut dyn Decisions) -> Option<Finding> {
+    pub(crate) fn refused(&self, decisions: &mut dyn Decisions) -> Option<Finding> {
         let damage = self.damage.clone()?;
         let problem = Problem::of(&damage.corrupt);
         let decision = decisions.decide(&damage, problem);
@@ -96,7 +96,7 @@ impl Restoration {
     ///
     /// # Errors
     /// Those of the device.
-    pub fn write(self, device: &dyn BlockDevice) -> Result<()> {
+    pub(crate) fn write(self, device: &dyn BlockDevice) -> Result<()> {
         let mut disk = self.superblock;
         disk.state &= !state::VALID;
         if !self.is_backup {

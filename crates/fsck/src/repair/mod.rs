@@ -38,15 +38,15 @@ mod lost_found;
 mod map_reader;
 mod map_tables;
 mod maps;
-mod optimise;
 mod new_metadata;
+mod optimise;
 mod orphan_file;
 mod outcome;
 mod own_inodes;
 mod patch;
+mod places;
 mod quota_files;
 mod quota_salvage;
-mod places;
 mod rebuild;
 mod reserved;
 mod resize_inode;
@@ -63,12 +63,13 @@ mod tests;
 mod twins;
 mod unwritten;
 
-pub use backups::Restoration;
 pub use decisions::{Decision, Decisions, RepairAll, RepairSafe};
-pub use optimise::{Optimised, optimise};
+pub use optimise::Optimised;
 pub use outcome::RepairReport;
 
 pub(crate) use areas::Outcome;
+pub(crate) use backups::Restoration;
+pub(crate) use optimise::optimise;
 
 use crate::report::Limits;
 use crate::state::{Check, Stop};
@@ -86,7 +87,7 @@ const ROUNDS_MAX: u32 = 1000;
 ///
 /// # Errors
 /// An error of the device; what was written before is consistent in itself.
-pub fn repair(
+pub(crate) fn repair(
     mut subject: Subject,
     decisions: &mut dyn Decisions,
     limits: &Limits,

@@ -20,6 +20,7 @@ use super::{ROUNDS_MAX, RepairAll};
 use crate::report::Limits;
 use crate::state::{Check, Step, Stop};
 use crate::subject::Subject;
+use crate::whole_check::check;
 use uext4_format::{InodeFlags, InodeNr};
 use uext4_journal::recovery::room_images;
 use uext4_num::{clamp_usize, u64_of};
@@ -45,9 +46,9 @@ pub struct Optimised {
 ///
 /// # Errors
 /// An error of the device; what was written before is consistent in itself.
-pub fn optimise(mut subject: Subject, limits: &Limits) -> Result<Optimised> {
+pub(crate) fn optimise(mut subject: Subject, limits: &Limits) -> Result<Optimised> {
     let mut done = Optimised::default();
-    let sound = crate::check(&subject, limits)?;
+    let sound = check(&subject, limits)?;
     if !sound.is_clean() {
         done.incomplete = Some("the file system is not sound");
         return Ok(done);

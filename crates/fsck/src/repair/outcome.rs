@@ -23,6 +23,14 @@ pub struct RepairReport {
 }
 
 impl RepairReport {
+    /// That of a repair which ended at the first problem.
+    pub fn of_left(finding: Finding) -> Self {
+        Self {
+            left: vec![finding],
+            ..Self::default()
+        }
+    }
+
     /// True if everything was checked and nothing is left to repair.
     pub fn is_sound(&self) -> bool {
         self.left.is_empty() && !self.was_stopped && self.incomplete.is_none()

@@ -104,7 +104,7 @@ fn directories_and_inodes_are_asked_for_before_they_are_read() {
             threads,
             ..Limits::default()
         };
-        let report = crate::check(&subject, &limits).expect("a check");
+        let report = crate::whole_check::check(&subject, &limits).expect("a check");
         assert!(report.is_clean(), "{report:#?}");
         let log = device.log.lock().unwrap();
         // Each other thread begins with parts that nobody asked for.

@@ -3,8 +3,8 @@
 use super::super::Outcome;
 use super::super::accepted::Accepted;
 use super::super::entries::Entry;
-use super::policies::{context, encrypt};
 use super::image::{BLOCK, Image};
+use super::policies::{context, encrypt};
 use super::tree::{Seal, Tree, options};
 use crate::report::Finding;
 use std::collections::BTreeMap;

@@ -1,10 +1,12 @@
 //! Images in memory with files, made and damaged by the means of a repair.
 
 use crate::repair::patch::Patch;
+use crate::repair::repair;
 use crate::report::Limits;
 use crate::state::{Check, Step};
 use crate::subject::{SharedData, Subject};
-use crate::{RepairAll, RepairReport, check, code, repair};
+use crate::whole_check::check;
+use crate::{RepairAll, RepairReport, code};
 use std::sync::Arc;
 use uext4_device::{BlockDevice, MemDevice};
 use uext4_format::dirent::{DirEntryType, DirLeaf, Insertion, LeafTail, NewEntry};

@@ -1,7 +1,8 @@
 //! Descriptors that lead elsewhere, without a backup: one group has none.
 
 use super::image::{BLOCK, FIRST, Image, SECOND, contents};
-use crate::{RepairAll, Restoration};
+use crate::RepairAll;
+use crate::repair::Restoration;
 use uext4_device::BlockDevice;
 use uext4_format::{BlockNr, Feature, GroupDescriptor, GroupNr};
 use uext4_volume::superblock::write_superblock;

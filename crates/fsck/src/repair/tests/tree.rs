@@ -6,10 +6,11 @@ use super::super::entries::Entry;
 use super::super::patch::Patch;
 use super::super::rebuild::Content;
 use crate::counts::{Nameless, NewInode};
+use crate::repair::repair;
 use crate::report::{CheckReport, Limits};
 use crate::state::Check;
 use crate::subject::{SharedData, Subject};
-use crate::{Decisions, RepairAll, RepairReport, code, repair};
+use crate::{Decisions, RepairAll, RepairReport, code};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use uext4_device::{BlockDevice, MemDevice};
@@ -160,7 +161,7 @@ impl Tree {
     }
 
     pub(super) fn optimise(&self) -> crate::Optimised {
-        crate::optimise(self.subject(), &limits()).expect("no error")
+        crate::repair::optimise(self.subject(), &limits()).expect("no error")
     }
 
     /// Adds a file that has all free blocks but a few.
@@ -209,7 +210,7 @@ impl Tree {
                 spill,
                 ..limits()
             };
-            crate::check(&self.subject(), &limits).expect("a check")
+            crate::whole_check::check(&self.subject(), &limits).expect("a check")
         };
         let report = check(1, None);
         let dir = std::env::temp_dir();

@@ -1,9 +1,10 @@
 //! The feature `shared_blocks`: files that share data keep them, or get their own.
 
 use super::image::{BLOCK, FIRST, Image, SECOND, contents};
+use crate::repair::repair;
 use crate::report::Limits;
 use crate::subject::SharedData;
-use crate::{RepairAll, RepairReport, code, repair};
+use crate::{RepairAll, RepairReport, code};
 use uext4_format::extent::{Extent, ExtentState};
 use uext4_format::{BlockNr, Feature, InodeNr, LogicalBlock};
 use uext4_volume::append_extent;
