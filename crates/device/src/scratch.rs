@@ -62,11 +62,17 @@ impl Scratch {
     /// A new page of zeroes.
     ///
     /// # Errors
-    /// Those of the file system, if the file cannot grow, and of the mapping.
+    /// Those of the file system, if the file cannot grow, and of the mapping;
+    /// [`io::ErrorKind::StorageFull`] if the file would have more than what it leaves free.
     pub fn page<T: Plain>(&mut self) -> io::Result<ScratchPage<T>> {
         let chunk = match &self.chunk {
             Some(chunk) if self.used < CHUNK_BYTES => chunk,
             _ => {
+                let there = rustix::fs::fstatvfs(&self.file)?;
+                let free = there.f_bavail.saturating_mul(there.f_frsize);
+                if !may_grow(self.len, free) {
+                    return Err(io::ErrorKind::StorageFull.into());
+                }
                 let next = Chunk::of(&self.file, self.len)?;
                 self.len += u64_of(CHUNK_BYTES);
                 self.used = 0;
@@ -82,6 +88,12 @@ impl Scratch {
             values: PhantomData,
         })
     }
+}
+
+/// Whether a file of `len` bytes may have one more chunk, with so many bytes free beside it.
+fn may_grow(len: u64, free: u64) -> bool {
+    let grown = len.saturating_add(u64_of(CHUNK_BYTES));
+    grown <= free.saturating_sub(u64_of(CHUNK_BYTES))
 }
 
 fn nameless(dir: &Path) -> io::Result<File> {
@@ -189,6 +201,14 @@ mod tests {
         for (nr, page) in pages.iter().enumerate() {
             assert_eq!(**page, [u64_of(nr); PAGE_BYTES / 8]);
         }
+    }
+
+    #[test]
+    fn a_file_leaves_space_for_others() {
+        let chunk = u64_of(CHUNK_BYTES);
+        assert!(may_grow(0, 2 * chunk) && may_grow(9 * chunk, 11 * chunk));
+        assert!(!may_grow(0, 2 * chunk - 1) && !may_grow(9 * chunk, 10 * chunk));
+        assert!(!may_grow(u64::MAX, u64::MAX));
     }
 
     #[test]

@@ -21,7 +21,7 @@ pub struct Check {
 
 enum Source {
     Device(Arc<dyn BlockDevice>, OpenOptions),
-    Subject(Subject),
+    Subject(Box<Subject>),
 }
 
 impl Check {
@@ -37,7 +37,7 @@ impl Check {
     /// A check of a file system that was opened, and whose log was replayed.
     pub fn of(subject: Subject) -> Self {
         Self {
-            source: Source::Subject(subject),
+            source: Source::Subject(Box::new(subject)),
             limits: Limits::default(),
         }
     }
@@ -73,7 +73,7 @@ impl Check {
     /// An error of the device; what opening a file system refuses, and fast commits to replay.
     pub fn run(self) -> Result<CheckReport> {
         let subject = match self.source {
-            Source::Subject(subject) => Ok(subject),
+            Source::Subject(subject) => Ok(*subject),
             Source::Device(device, options) => opened(device, options),
         };
         match subject {

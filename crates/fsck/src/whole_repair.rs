@@ -168,8 +168,8 @@ impl<'d> Repair<'d> {
     /// As [`Self::run`].
     pub fn repair_replayed(&mut self) -> Result<RepairReport> {
         let (subject, mmp) = self.claimed()?;
-        let repaired = match self.decisions.take() {
-            Some(decisions) => repair(subject, decisions, &self.limits),
+        let repaired = match &mut self.decisions {
+            Some(decisions) => repair(subject, &mut **decisions, &self.limits),
             None => repair(subject, &mut RepairSafe, &self.limits),
         };
         mmp.map_or(Ok(()), |mmp| mmp.release())?;
