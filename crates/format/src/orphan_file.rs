@@ -61,6 +61,13 @@ pub fn verify_orphan_block(block: &[u8], nr: BlockNr, seed: Option<Seed>) -> Res
     CorruptKind::compare(get_u32(tail, 4), computed).map_err(problem)
 }
 
+/// The checksum in the tail, also of a file system without checksums, where it has to be 0.
+pub fn orphan_checksum(block: &[u8]) -> u32 {
+    block
+        .last_chunk()
+        .map_or(0, |tail: &[u8; TAIL_BYTES]| get_u32(tail, 4))
+}
+
 fn checksum(block: &[u8], nr: BlockNr, seed: Seed) -> u32 {
     let slots = slots(block).as_flattened();
     seed.update_u64(nr.0).update(slots).value()

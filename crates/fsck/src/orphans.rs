@@ -5,7 +5,8 @@
 use crate::state::{Check, Step, Stop};
 use std::collections::BTreeSet;
 use uext4_format::orphan_file::{
-    ORPHAN_FILE_BLOCKS_MAX, orphan_slot, orphan_slots_per_block, verify_orphan_block,
+    ORPHAN_FILE_BLOCKS_MAX, orphan_checksum, orphan_slot, orphan_slots_per_block,
+    verify_orphan_block,
 };
 use uext4_format::{
     BlockNr, CorruptKind, DamageLocation, Feature, Inode, InodeNr, RawInode, Seed,
@@ -16,6 +17,7 @@ use uext4_sync::Arc;
 use uext4_volume::{Error, FileMap, MapSource};
 
 const STRUCTURE: &str = "orphan file";
+const BLOCK: &str = "orphan file block";
 
 /// Memory for each, in bytes.
 const BYTES_EACH: u64 = 24;
@@ -127,6 +129,11 @@ impl Check<'_> {
         let block = self.read(nr)?;
         if let Err(corrupt) = verify_orphan_block(&block, nr, seed) {
             self.add_corrupt(&corrupt);
+            return Ok(false);
+        }
+        if seed.is_none() && orphan_checksum(&block) != 0 {
+            let problem = CorruptKind::SealWithoutFeature;
+            self.add_problem(DamageLocation::Block(nr), BLOCK, problem);
             return Ok(false);
         }
         let slots = 0..orphan_slots_per_block(block.len());

@@ -159,6 +159,8 @@ table! {
     "primary superblock", FirstMetaGroup, Superblock, Stops, "clears the feature meta_bg";
     "primary superblock", *, Superblock, Stops, "is taken from a backup";
     "superblock", TwoSeals, Superblock, Repairs, "clears the feature uninit_bg";
+    "superblock", SeedWithoutChecksums, Superblock, Repairs,
+        "clears the feature metadata_csum_seed";
     "superblock", OrphanFileWithoutJournal, Superblock, Repairs, "clears the feature orphan_file";
     "superblock", DescriptorSizes, Superblock, Stops, "stores the size that the features imply";
     "superblock", ExtraSizes, Superblock, Stops, "stores the usual size";
@@ -253,7 +255,8 @@ table! {
     "quota file", InodeFree, OwnInode, Stops, "makes an empty one, for the quota pass";
     "quota file", *, OwnInode, Stops, "gives it up";
     "inode", BlocksWrong, SizeAndBlocks, Repairs, "counts again";
-    "inode", SizeWrong, SizeAndBlocks, Repairs, "stores the size that covers its blocks";
+    "inode", SizeWrong, SizeAndBlocks, Repairs,
+        "stores the size that covers its blocks, or closes holes if there are as many as it says";
     "symbolic link", TargetLength, SizeAndBlocks, Stops,
         "stores the length of its target; a link without one is cleared";
     "inode bitmap", *, InodeBitmap, Repairs, "marks the inodes in use, and no others";

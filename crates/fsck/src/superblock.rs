@@ -41,6 +41,10 @@ impl Check<'_> {
             let problem = CorruptKind::TwoSeals;
             self.add_problem(DamageLocation::Superblock, "superblock", problem);
         }
+        if features.has(Feature::CSUM_SEED) && !features.has(Feature::METADATA_CSUM) {
+            let problem = CorruptKind::SeedWithoutChecksums;
+            self.add_problem(DamageLocation::Superblock, "superblock", problem);
+        }
         if features.has(Feature::ORPHAN_FILE) && !features.has(Feature::HAS_JOURNAL) {
             let problem = CorruptKind::OrphanFileWithoutJournal;
             self.add_problem(DamageLocation::Superblock, "superblock", problem);

@@ -131,6 +131,8 @@ kinds! {
     DescriptorsSpace = "descriptors do not fit into the first group";
     Revision = "a revision that is not known";
     UnknownFeatures = "features that a check does not know";
+    SealWithoutFeature = "a checksum without the feature";
+    SeedWithoutChecksums = "a seed of checksums without the feature metadata_csum";
     TwoSeals = "two features say how descriptors are sealed";
     DescriptorSizes = "the size of descriptors is wrong";
     ReservedWithoutFeature = "reserved blocks of descriptors without the feature";

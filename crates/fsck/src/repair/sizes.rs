@@ -5,7 +5,7 @@ use super::patch::Patch;
 use crate::inodes::inline_bytes;
 use crate::report::Finding;
 use crate::state::Step;
-use uext4_format::extent::{Extent, ExtentState};
+use uext4_format::extent::{Extent, ExtentNode, ExtentState};
 use uext4_format::xattr::VALUE_MAX_BYTES;
 use uext4_format::{CorruptKind, Feature, FileType, Inode, InodeFlags, InodeNr, LogicalBlock};
 use uext4_num::{clamp_u16, clamp_u32, u64_of};
@@ -38,7 +38,10 @@ impl Patch<'_, '_> {
                 return Ok(restored);
             }
         }
-        if has(CorruptKind::SizeWrong) && !self.close_holes(nr, &mut inode)? {
+        if has(CorruptKind::SizeWrong)
+            && !self.close_holes(nr, &mut inode)?
+            && !self.cut_off(nr, &mut inode)?
+        {
             inode.size = self.size_of(nr, &inode)?;
         }
         self.write_inode(nr, &inode)?;
@@ -91,6 +94,32 @@ impl Patch<'_, '_> {
             inode.size = wanted * block_bytes;
         }
         self.set_map(nr, inode, &without_holes(&extents, wanted))
+    }
+
+    /// Cuts off what is behind the end, if that is less than what is before it and a hole is
+    /// between them. Only in trees with nodes, as e2fsck does: there an index says where its node
+    /// ends, so that the number of a block far behind it is wrong, and not the size.
+    fn cut_off(&mut self, nr: InodeNr, inode: &mut Inode) -> Step<bool> {
+        let is_file = inode.file_type() == Some(FileType::Regular);
+        let has_nodes = inode.flags.contains(InodeFlags::EXTENTS)
+            && ExtentNode::new(&inode.i_block[..]).depth() > 0;
+        if !is_file || !has_nodes || !has_map(inode) {
+            return Ok(false);
+        }
+        let end = inode.size.div_ceil(self.check.block_bytes());
+        let extents = self.extents_of(nr, inode)?;
+        let (before, behind): (Vec<_>, Vec<_>) = extents
+            .into_iter()
+            .partition(|extent| u64::from(extent.logical.0) < end);
+        let blocks = |part: &[Extent]| part.iter().map(|one| u64::from(one.len)).sum::<u64>();
+        let has_hole = before.last().is_none_or(|last| last.logical_end() <= end)
+            && behind
+                .first()
+                .is_some_and(|next| u64::from(next.logical.0) > end);
+        if !has_hole || blocks(&before) <= blocks(&behind) {
+            return Ok(false);
+        }
+        self.set_map(nr, inode, &before)
     }
 
     /// The size that covers all data of an inode.

@@ -23,6 +23,7 @@ impl Patch<'_, '_> {
         let disk = &mut self.superblock;
         match problem {
             CorruptKind::TwoSeals => features.remove(Feature::UNINIT_BG),
+            CorruptKind::SeedWithoutChecksums => features.remove(Feature::CSUM_SEED),
             CorruptKind::OrphanFileWithoutJournal => {
                 features.remove(Feature::ORPHAN_FILE);
                 features.remove(Feature::ORPHAN_PRESENT);

@@ -369,3 +369,23 @@ fn parts_of_a_cluster_come_together() {
     assert!(image.read(FIRST) == contents(FIRST, 4));
     assert_eq!(image.extents(FIRST).len(), 1);
 }
+
+/// Fewer blocks than the size says, and one of them far behind it.
+#[test]
+fn a_block_far_behind_the_end_is_cut_off() {
+    let image = two_files(UNSEALED, 100);
+    let size = 110 * BLOCK;
+    image.edit_inode(FIRST, |inode| inode.size = size);
+    let last = *nodes(&image).last().unwrap();
+    let entries = image.extents(FIRST).len() - (nodes(&image).len() - 1) * NODE_ENTRIES;
+    change_block(&image, last, |bytes| {
+        bytes[entries * 12..][..4].copy_from_slice(&5000u32.to_le_bytes());
+    });
+    let before = image.read(FIRST);
+    image.repair_of("inode.size-wrong");
+    assert_eq!(image.inode(FIRST).size, size);
+    assert_eq!(image.read(FIRST), before);
+}
+
+/// Entries of a full node.
+const NODE_ENTRIES: usize = (BLOCK as usize - 12) / 12;

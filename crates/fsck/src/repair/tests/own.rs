@@ -300,3 +300,36 @@ fn an_internal_journal_has_one_user() {
     image.repair_of("journal.several-users");
     assert_eq!(image.read(FIRST), contents(FIRST, 3));
 }
+
+/// The copy of the journal's inode leads to the log, but not its number.
+#[test]
+fn an_impossible_number_of_the_journal_is_seen_before_a_replay() {
+    let image = Image::new("has_journal");
+    image.edit(|patch| {
+        let mut features = patch.superblock.features();
+        features.insert(Feature::RECOVER);
+        patch.superblock.set_features(features);
+        patch.superblock.journal_inum = 1 << 19 | InodeNr::JOURNAL.0;
+        Ok(())
+    });
+    image.repair();
+    assert_eq!(image.superblock().journal_inum, InodeNr::JOURNAL.0);
+}
+
+#[test]
+fn seals_without_their_feature_go() {
+    let image = Image::new("has_journal,orphan_file,^metadata_csum");
+    let nr = InodeNr(image.superblock().orphan_file_inum);
+    let first = image.extents(nr)[0].start.0 * BLOCK;
+    image.device.write_at(first + BLOCK - 4, &[1]).unwrap();
+    image.repair_of("orphan-file-block.seal-without-feature");
+
+    let image = Image::new("^has_journal,^metadata_csum");
+    image.edit(|patch| {
+        let mut features = patch.superblock.features();
+        features.insert(Feature::CSUM_SEED);
+        patch.superblock.set_features(features);
+        Ok(())
+    });
+    image.repair_of("superblock.seed-without-checksums");
+}
