@@ -6,7 +6,7 @@ use super::index::Htree;
 use super::names::Reach;
 use crate::report::Pass;
 use crate::state::{Check, Step};
-use uext4_format::dirent::{LeafTail, verify_block};
+use uext4_format::dirent::{BlockKind, LeafTail, verify_block};
 use uext4_format::inline_data;
 use uext4_format::xattr::{XattrName, XattrValue, decode_ibody};
 use uext4_format::{
@@ -28,6 +28,7 @@ pub(crate) struct Dir {
     pub(crate) rules: Rules,
     pub(crate) seed: Option<Seed>,
     pub(crate) tail: LeafTail,
+    is_indexed: bool,
 }
 
 /// Directories of a part, before they are checked.
@@ -118,7 +119,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    fn open_directory(&mut self, nr: InodeNr) -> Step<Option<(Dir, Inode)>> {
+    pub(crate) fn open_directory(&mut self, nr: InodeNr) -> Step<Option<(Dir, Inode)>> {
         let raw = self.read_inode(nr)?;
         Ok(raw.and_then(|raw| self.parse_directory(nr, &raw)))
     }
@@ -136,6 +137,8 @@ impl Check<'_> {
             rules: self.rules_of(nr, &inode),
             seed,
             tail,
+            is_indexed: inode.flags.contains(InodeFlags::INDEX)
+                && self.geometry.features.has(Feature::DIR_INDEX),
         };
         Some((dir, inode))
     }
@@ -180,12 +183,10 @@ impl Check<'_> {
                 CorruptKind::Holes,
             );
         }
-        let indexed = inode.flags.contains(InodeFlags::INDEX)
-            && self.geometry.features.has(Feature::DIR_INDEX);
         let hashed = !inode
             .flags
             .intersects(InodeFlags(InodeFlags::CASEFOLD.0 | InodeFlags::ENCRYPT.0));
-        let index = if indexed {
+        let index = if dir.is_indexed {
             self.check_index(dir, &blocks)?
         } else {
             None
@@ -233,6 +234,11 @@ impl Check<'_> {
                     .map_or(Ok(()), |seed| verify_block(bytes, seed, place));
                 if let Err(corrupt) = sealed {
                     self.add_corrupt(&corrupt);
+                    continue;
+                }
+                if !dir.is_indexed && dir.seed.is_some() && BlockKind::of(bytes) != BlockKind::Leaf
+                {
+                    self.add_problem(place, "directory leaf", CorruptKind::ChecksumTail);
                     continue;
                 }
                 let in_index = index.is_some_and(|index| index.is_node(*logical));

@@ -253,7 +253,7 @@ table! {
     "journal inode", *, OwnInode, Stops,
         "takes it from the superblock's copy, or gives up the journal";
     "quota file", InodeFree, OwnInode, Stops, "makes an empty one, for the quota pass";
-    "quota file", *, OwnInode, Stops, "gives it up";
+    "quota file", *, OwnInode, Stops, "gives it up: the superblock forgets it, and the file stays";
     "inode", BlocksWrong, SizeAndBlocks, Repairs, "counts again";
     "inode", SizeWrong, SizeAndBlocks, Repairs,
         "stores the size that covers its blocks, or closes holes if there are as many as it says";

@@ -4,19 +4,30 @@
 
 use crate::state::{Check, Step, Stop};
 use crate::usages::{Owners, Usage};
-use uext4_format::quota::{QUOTA_BLOCK_BYTES, QuotaEntry, QuotaInfo, QuotaKind, QuotaTree};
+use uext4_format::quota::{
+    ENTRIES_PER_LEAF, LEAF_HEADER_BYTES, LeafHeader, QUOTA_BLOCK_BYTES, QUOTA_ENTRY_BYTES,
+    QuotaEntry, QuotaKind, QuotaPart, QuotaTree,
+};
 use uext4_format::{BlockNr, Checksums, CorruptKind, DamageLocation, FileType, Inode, InodeNr};
 use uext4_num::{clamp_usize, u64_of};
 
-/// Memory for a block of 1 KiB and what it leads to, in bytes.
-const BYTES_PER_BLOCK: u64 = 6 << 10;
+/// Memory for a node, for each of its pointers, which may lead to an entry, and for a block of
+/// entries, in bytes.
+const BYTES_PER_NODE: u64 = 1200;
+const BYTES_PER_POINTER: u64 = 280;
+const BYTES_PER_LEAF: u64 = 100;
+
+/// Block of the root.
+const ROOT: u32 = 1;
+
+/// A block of 1 KiB.
+pub(crate) type Part = [u8; QUOTA_BLOCK_BYTES];
 
 /// Memory for an entry and its place, in bytes.
 const BYTES_PER_ENTRY: u64 = 88;
 
 /// What a sound file holds.
 pub(crate) struct Content {
-    pub(crate) info: QuotaInfo,
     /// With their bytes in the file, by number of the owner.
     pub(crate) entries: Vec<(QuotaEntry, u64)>,
 }
@@ -72,9 +83,11 @@ impl QuotaBlocks {
 
 impl Check<'_> {
     pub(crate) fn check_quotas(&mut self) -> Step {
+        // Damage elsewhere has consequences for what the files say.
+        let is_comparable = self.report.is_clean();
         for (kind, nr) in self.superblock.quota_files() {
             if !self.is_met(nr) {
-                self.check_quota(kind, nr)?;
+                self.check_quota(kind, nr, is_comparable)?;
             }
         }
         Ok(())
@@ -89,12 +102,11 @@ impl Check<'_> {
         })
     }
 
-    fn check_quota(&mut self, kind: QuotaKind, nr: InodeNr) -> Step {
+    fn check_quota(&mut self, kind: QuotaKind, nr: InodeNr, is_comparable: bool) -> Step {
         let place = DamageLocation::Inode(nr);
         match self.quota_content(kind, nr)? {
             Err(problem) => self.add_problem(place, "quota tree", problem),
-            // Damage elsewhere has consequences here.
-            Ok(content) if !self.report.is_clean() => self.give_back(content.bytes()),
+            Ok(content) if !is_comparable => self.give_back(content.bytes()),
             Ok(content) => {
                 let owners = self.usages.take(kind);
                 if let Some(detail) = difference(kind, &content.entries, &owners) {
@@ -122,26 +134,64 @@ impl Check<'_> {
             self.give_back(taken);
             return Ok(Err(CorruptKind::Hole));
         }
-        let read = |at: u32| {
-            taken += BYTES_PER_BLOCK;
-            self.take(BYTES_PER_BLOCK).map_err(Unread::Stopped)?;
+        let read = |at: u32, part| {
             let block = self.quota_block(&mut blocks, at.into());
             let block = block.map_err(Unread::Stopped)?;
-            block.ok_or(Unread::Corrupt(CorruptKind::BlockBehindEnd))
+            let block = block.ok_or(Unread::Corrupt(CorruptKind::BlockBehindEnd))?;
+            let bytes = bytes_for(part, &block);
+            taken += bytes;
+            self.take(bytes).map_err(Unread::Stopped)?;
+            Ok(block)
         };
-        let read = QuotaTree::read(kind, read, Unread::Corrupt);
+        let content = match QuotaTree::read(kind, read, Unread::Corrupt) {
+            Ok((tree, mut entries)) => match self.problem_of_tree(&tree, &entries, &mut blocks)? {
+                Some(problem) => Err(problem),
+                None => {
+                    entries.sort_unstable_by_key(|(entry, _)| entry.id);
+                    Ok(Content { entries })
+                }
+            },
+            Err(Unread::Corrupt(problem)) => Err(problem),
+            Err(Unread::Stopped(stop)) => return Err(stop),
+        };
         self.give_back(taken);
-        match read {
-            Ok((tree, mut entries)) => {
-                entries.sort_unstable_by_key(|(entry, _)| entry.id);
-                let info = tree.info;
-                let content = Content { info, entries };
-                self.take(content.bytes())?;
-                Ok(Ok(content))
-            }
-            Err(Unread::Corrupt(problem)) => Ok(Err(problem)),
-            Err(Unread::Stopped(stop)) => Err(stop),
+        if let Ok(content) = &content {
+            self.take(content.bytes())?;
         }
+        Ok(content)
+    }
+
+    /// What Linux, e2fsck or a mount refuses in a tree that can be read; and entries that the tree
+    /// does not lead to, which may have limits.
+    fn problem_of_tree(
+        &mut self,
+        tree: &QuotaTree,
+        entries: &[(QuotaEntry, u64)],
+        blocks: &mut QuotaBlocks,
+    ) -> Step<Option<CorruptKind>> {
+        let info = tree.info;
+        if info.blocks <= ROOT || u64::from(info.blocks) > blocks.n_parts() {
+            return Ok(Some(CorruptKind::MoreBlocks));
+        }
+        let mut heads = [info.free_block, info.free_leaf].into_iter();
+        if heads.any(|head| head != 0 && !(ROOT + 1..info.blocks).contains(&head)) {
+            return Ok(Some(CorruptKind::FreeListOutside));
+        }
+        if tree.stored_entries() != u64_of(entries.len()) {
+            return Ok(Some(CorruptKind::EntryElsewhere));
+        }
+        for at in ROOT + 1..info.blocks {
+            let block = if tree.has_block(at) {
+                None
+            } else {
+                self.quota_block(blocks, at.into())?
+            };
+            if block.is_some_and(|block| is_leaf(&block) && LeafHeader::decode(&block).entries > 0)
+            {
+                return Ok(Some(CorruptKind::EntryElsewhere));
+            }
+        }
+        Ok(None)
     }
 
     /// The blocks of a quota file, whose memory the caller gives back; `None` if it is no regular
@@ -149,8 +199,6 @@ impl Check<'_> {
     pub(crate) fn quota_blocks(&mut self, nr: InodeNr) -> Step<Option<QuotaBlocks>> {
         let bytes = self.read_inode(nr)?.unwrap_or_default();
         let inode = Inode::parse(&bytes, nr, &self.geometry, &Checksums::NONE);
-        let is_file =
-            |inode: &Inode| inode.links != 0 && inode.file_type() == Some(FileType::Regular);
         let Some(inode) = inode.ok().filter(is_file) else {
             return Ok(None);
         };
@@ -163,11 +211,7 @@ impl Check<'_> {
     }
 
     /// A block of 1 KiB; `None` in a hole, and behind the end.
-    pub(crate) fn quota_block(
-        &mut self,
-        file: &mut QuotaBlocks,
-        at: u64,
-    ) -> Step<Option<[u8; QUOTA_BLOCK_BYTES]>> {
+    pub(crate) fn quota_block(&mut self, file: &mut QuotaBlocks, at: u64) -> Step<Option<Part>> {
         let start = at * u64_of(QUOTA_BLOCK_BYTES);
         let block_bytes = self.block_bytes();
         let Some(byte) = file.byte_of(start, block_bytes) else {
@@ -183,6 +227,40 @@ impl Check<'_> {
         file.last = Some((block, bytes));
         Ok(part)
     }
+}
+
+/// Whether an inode is a regular file in use.
+pub(crate) fn is_file(inode: &Inode) -> bool {
+    inode.links != 0 && inode.file_type() == Some(FileType::Regular)
+}
+
+/// Memory for a block that is read, and for what it leads to, in bytes.
+fn bytes_for(part: QuotaPart, block: &Part) -> u64 {
+    if part != QuotaPart::Node {
+        return BYTES_PER_LEAF;
+    }
+    let pointers = block.as_chunks().0.iter();
+    let pointers = pointers.filter(|pointer: &&[u8; 4]| **pointer != [0; 4]);
+    BYTES_PER_NODE + u64_of(pointers.count()) * BYTES_PER_POINTER
+}
+
+/// The slots of a block; `None` for one that is no entry in use.
+pub(crate) fn entries_of(block: &Part) -> impl Iterator<Item = Option<QuotaEntry>> + '_ {
+    let slots = block[LEAF_HEADER_BYTES..].chunks_exact(QUOTA_ENTRY_BYTES);
+    slots.take(ENTRIES_PER_LEAF).map(|bytes| {
+        let is_padded = bytes[4..8] == [0; 4];
+        QuotaEntry::decode(bytes).filter(|_| is_padded)
+    })
+}
+
+/// Whether a block has as many entries as it says.
+pub(crate) fn is_leaf(block: &Part) -> bool {
+    let header = LeafHeader::decode(block);
+    let is_padded = block[10..LEAF_HEADER_BYTES] == [0; LEAF_HEADER_BYTES - 10];
+    let slots = block[LEAF_HEADER_BYTES..].chunks_exact(QUOTA_ENTRY_BYTES);
+    let in_use = slots.filter(|bytes| bytes.iter().any(|byte| *byte != 0));
+    let (in_use, sound) = (in_use.count(), entries_of(block).flatten().count());
+    is_padded && in_use == sound && sound == usize::from(header.entries)
 }
 
 /// What a file says otherwise; `None` if nothing.

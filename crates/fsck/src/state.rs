@@ -165,7 +165,7 @@ impl<'a> Check<'a> {
 
     pub(crate) fn run(&mut self) -> Step {
         self.claim_all()?;
-        self.check_own_inodes();
+        self.check_own_inodes()?;
         self.shared_blocks()?;
         self.compare_values()?;
         self.end_pass()?;

@@ -16,6 +16,7 @@ pub enum SharedData {
 }
 
 /// A file system that no program changes during the check. Its log is empty, or was replayed.
+#[derive(Clone)]
 pub struct Subject {
     /// The device, with the changes of a replay in memory.
     pub device: Arc<dyn BlockDevice>,

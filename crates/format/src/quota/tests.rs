@@ -23,7 +23,7 @@ impl File {
     }
 
     fn read(&self) -> Result<Found, CorruptKind> {
-        let block = |nr: u32| {
+        let block = |nr: u32, _| {
             let at = nr as usize * QUOTA_BLOCK_BYTES;
             let bytes = self.0.get(at..at + QUOTA_BLOCK_BYTES);
             Ok(bytes.ok_or(CorruptKind::Hole)?.try_into().unwrap())

@@ -14,6 +14,17 @@ pub(super) const ROOT: u32 = 1;
 /// Levels of the tree: one for each byte of an identifier.
 const LEVELS: usize = 4;
 
+/// What a block of a file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QuotaPart {
+    /// Block 0.
+    Info,
+    /// A node of the tree.
+    Node,
+    /// A block of entries, or an unused one.
+    Entries,
+}
+
 /// Bytes to be written at a byte of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Patch {
@@ -53,7 +64,7 @@ type Block = [u8; QUOTA_BLOCK_BYTES];
 
 /// A walk over the nodes of a file.
 struct Walk<'a, E> {
-    read: &'a mut dyn FnMut(u32) -> Result<Block, E>,
+    read: &'a mut dyn FnMut(u32, QuotaPart) -> Result<Block, E>,
     corrupt: &'a dyn Fn(CorruptKind) -> E,
     blocks: u32,
     nodes: HashMap<u32, Box<Block>>,
@@ -66,7 +77,7 @@ impl<E> Walk<'_, E> {
         if self.nodes.contains_key(&block) {
             return Err((self.corrupt)(CorruptKind::TwoParents { block }));
         }
-        let bytes = (self.read)(block)?;
+        let bytes = (self.read)(block, QuotaPart::Node)?;
         self.nodes.insert(block, Box::new(bytes));
         for (slot, child) in (0..).zip(bytes.as_chunks().0) {
             let child = u32::from_le_bytes(*child);
@@ -96,10 +107,10 @@ impl QuotaTree {
     /// Those of `read`, and damage.
     pub fn read<E>(
         kind: QuotaKind,
-        mut read: impl FnMut(u32) -> Result<[u8; QUOTA_BLOCK_BYTES], E>,
+        mut read: impl FnMut(u32, QuotaPart) -> Result<[u8; QUOTA_BLOCK_BYTES], E>,
         corrupt: impl Fn(CorruptKind) -> E,
     ) -> Result<(Self, Vec<(QuotaEntry, u64)>), E> {
-        let info = QuotaInfo::decode(&read(0)?, kind).map_err(&corrupt)?;
+        let info = QuotaInfo::decode(&read(0, QuotaPart::Info)?, kind).map_err(&corrupt)?;
         let mut walk = Walk {
             read: &mut read,
             corrupt: &corrupt,
@@ -127,7 +138,7 @@ impl QuotaTree {
             if tree.nodes.contains_key(&leaf) {
                 return Err(corrupt(CorruptKind::NodeAndEntries));
             }
-            let bytes = read(leaf)?;
+            let bytes = read(leaf, QuotaPart::Entries)?;
             tree.take_leaf(leaf, &bytes, &ids, &mut entries)
                 .map_err(&corrupt)?;
         }
@@ -165,7 +176,7 @@ impl QuotaTree {
     /// the list ends where it is not.
     fn read_free_leaves<E>(
         &mut self,
-        read: &mut dyn FnMut(u32) -> Result<Block, E>,
+        read: &mut dyn FnMut(u32, QuotaPart) -> Result<Block, E>,
         corrupt: &dyn Fn(CorruptKind) -> E,
     ) -> Result<(), E> {
         let mut seen = BTreeSet::new();
@@ -181,7 +192,7 @@ impl QuotaTree {
                 }
                 return Ok(());
             }
-            let leaf = leaf_of(&read(at)?);
+            let leaf = leaf_of(&read(at, QuotaPart::Entries)?);
             self.leaves.insert(at, leaf);
             at = leaf.header.next;
         }
@@ -190,11 +201,14 @@ impl QuotaTree {
 
     /// Reads the front of the list of unused blocks, up to one that is not as this library leaves
     /// it.
-    fn read_unused<E>(&mut self, read: &mut dyn FnMut(u32) -> Result<Block, E>) -> Result<(), E> {
+    fn read_unused<E>(
+        &mut self,
+        read: &mut dyn FnMut(u32, QuotaPart) -> Result<Block, E>,
+    ) -> Result<(), E> {
         let mut seen = BTreeSet::new();
         let mut block = self.info.free_block;
         while self.is_inside(block) && !self.leaves.contains_key(&block) && seen.insert(block) {
-            let bytes = read(block)?;
+            let bytes = read(block, QuotaPart::Entries)?;
             if rest(&bytes, LEAF_HEADER_BYTES)
                 .iter()
                 .any(|byte| *byte != 0)
@@ -207,6 +221,18 @@ impl QuotaTree {
         }
         self.unused.reverse();
         Ok(())
+    }
+
+    /// Whether the block is a node, or a block of entries that the tree or the list of those with
+    /// free slots leads to.
+    pub fn has_block(&self, block: u32) -> bool {
+        self.nodes.contains_key(&block) || self.leaves.contains_key(&block)
+    }
+
+    /// Entries in the blocks that were read, also those that the tree does not lead to.
+    pub fn stored_entries(&self) -> u64 {
+        let used = self.leaves.values().map(|leaf| leaf.used.count_ones());
+        used.map(u64::from).sum()
     }
 
     /// Whether it is a block of the file that is no node.

@@ -23,21 +23,28 @@ pub(super) struct Changes {
 /// hold all of them.
 pub(super) fn commit(subject: &mut Subject, changes: Changes) -> Result<()> {
     subject.superblock.state &= !state::VALID;
+    let mut volume = volume(subject, changes.log.clone())?;
+    put(&mut volume, changes)?;
+    subject.superblock = volume.superblock().clone();
+    subject.geometry = *volume.geometry();
+    Ok(())
+}
+
+/// Writes changes as [`commit`] does, through the log of the volume.
+pub(super) fn put(volume: &mut Volume, changes: Changes) -> Result<()> {
     let mut wanted = changes.superblock;
     wanted.state &= !state::VALID;
-    let mut volume = volume(subject, changes.log)?;
+    let mut before = volume.superblock().clone();
+    before.state &= !state::VALID;
     let room = clamp_usize(volume.room()?.saturating_sub(1)).max(1);
     let mut blocks = changes.blocks;
     while blocks.len() > room {
         let rest = blocks.keys().nth(room).copied().unwrap_or_default();
         let rest = blocks.split_off(&rest);
         let part = std::mem::replace(&mut blocks, rest);
-        volume.change(part, subject.superblock.clone())?;
+        volume.change(part, before.clone())?;
     }
-    volume.change(blocks, wanted)?;
-    subject.superblock = volume.superblock().clone();
-    subject.geometry = *volume.geometry();
-    Ok(())
+    volume.change(blocks, wanted)
 }
 
 /// Marks the file system as checked, and as clean if nothing is left to repair. A check that ran
@@ -76,7 +83,7 @@ pub(super) fn finish(
 }
 
 /// A claimed file system whose changes go through this log.
-fn volume(subject: &Subject, log: Option<Log>) -> Result<Volume> {
+pub(super) fn volume(subject: &Subject, log: Option<Log>) -> Result<Volume> {
     let options = OpenOptions {
         access: Access::ReadWrite,
         journal_device: subject.journal_device.clone(),

@@ -6,7 +6,7 @@
 use super::Outcome;
 use super::patch::Patch;
 use super::rebuild::BYTES_PER_BLOCK;
-use crate::quota_files::{Content, missing};
+use crate::quota_files::{Content, is_file, missing};
 use crate::state::Step;
 use crate::usages::{Owners, Usage};
 use std::collections::BTreeMap;
@@ -21,6 +21,15 @@ const BYTES_PER_ENTRY: u64 = 800;
 
 /// Entries by owner.
 pub(super) type Entries = BTreeMap<u32, QuotaEntry>;
+
+/// Whether a file was written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Written {
+    Yes,
+    NoSpace,
+    /// Not: the disk is full, and a stop between writes would lose limits.
+    MayTear,
+}
 
 impl Patch<'_, '_> {
     pub(super) fn repair_quota(&mut self, nr: InodeNr) -> Step<Outcome> {
@@ -67,16 +76,15 @@ impl Patch<'_, '_> {
         content: Result<&Content, &CorruptKind>,
         owners: &Owners,
     ) -> Step<Outcome> {
-        let (info, mut entries) = match content {
-            Ok(content) => {
-                let entries = content.entries.iter();
-                let entries = entries.map(|(entry, _)| (entry.id, *entry));
-                self.check
-                    .take(u64_of(content.entries.len()) * BYTES_PER_ENTRY)?;
-                (Some(content.info), entries.collect())
-            }
-            Err(_) => self.salvage_quota(nr, kind)?,
-        };
+        // Also of a sound tree: no entry of the file is lost, whatever the tree leads to.
+        let (info, mut entries) = self.salvage_quota(nr, kind)?;
+        if let Ok(content) = content {
+            let n_before = entries.len();
+            let all = content.entries.iter();
+            entries.extend(all.map(|(entry, _)| (entry.id, *entry)));
+            let n_new = u64_of(entries.len() - n_before);
+            self.check.take(n_new * BYTES_PER_ENTRY)?;
+        }
         let n_found = entries.len();
         entries.retain(|id, entry| owners.contains_key(id) || entry.is_limited());
         self.check.take(u64_of(owners.len()) * BYTES_PER_ENTRY)?;
@@ -90,10 +98,17 @@ impl Patch<'_, '_> {
             });
             *entry = with_usage(*entry, *usage);
         }
-        let outcome = self.write_quota(nr, kind, info, &entries);
+        let outcome = match self.write_quota(nr, kind, info, &entries)? {
+            Written::Yes => Outcome::Repaired,
+            Written::NoSpace => Outcome::Impossible,
+            Written::MayTear => match content {
+                Ok(content) => self.store_usage(nr, content, owners)?,
+                Err(_) => Outcome::Impossible,
+            },
+        };
         self.check
             .give_back(u64_of(n_found + owners.len()) * BYTES_PER_ENTRY);
-        outcome
+        Ok(outcome)
     }
 
     fn write_quota(
@@ -102,7 +117,7 @@ impl Patch<'_, '_> {
         kind: QuotaKind,
         info: Option<QuotaInfo>,
         entries: &Entries,
-    ) -> Step<Outcome> {
+    ) -> Step<Written> {
         let block_size = self.check.block_bytes();
         let inode = self.inode(nr)?.filter(is_file);
         let old = match &inode {
@@ -124,13 +139,20 @@ impl Patch<'_, '_> {
                 .next_multiple_of(usize_of(self.check.geometry.block_size())),
             0,
         );
+        let n_new = u64_of(file.len()) / block_size;
+        let has_limits = entries.values().any(QuotaEntry::is_limited);
+        let is_whole = n_old == 0 || n_old.max(n_new) == 1 || self.is_atomic(&old, n_new)?;
+        if has_limits && !is_whole {
+            self.check.give_back(taken);
+            return Ok(Written::MayTear);
+        }
         let inode = inode.unwrap_or_else(|| self.new_quota_inode());
         let is_written = self.write_file(inode, nr, &file, &old)?;
         self.check.give_back(taken);
         Ok(if is_written {
-            Outcome::Repaired
+            Written::Yes
         } else {
-            Outcome::Impossible
+            Written::NoSpace
         })
     }
 
@@ -163,10 +185,6 @@ impl Patch<'_, '_> {
         }
         inode
     }
-}
-
-fn is_file(inode: &Inode) -> bool {
-    inode.links != 0 && inode.file_type() == Some(FileType::Regular)
 }
 
 fn with_usage(entry: QuotaEntry, usage: Usage) -> QuotaEntry {

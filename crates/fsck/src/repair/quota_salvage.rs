@@ -6,14 +6,11 @@
 
 use super::patch::Patch;
 use super::quota_files::Entries;
-use crate::quota_files::QuotaBlocks;
+use crate::quota_files::{Part, QuotaBlocks, entries_of, is_leaf};
 use crate::state::Step;
 use std::collections::BTreeSet;
 use uext4_format::InodeNr;
-use uext4_format::quota::{
-    ENTRIES_PER_LEAF, LEAF_HEADER_BYTES, LeafHeader, QUOTA_BLOCK_BYTES, QUOTA_ENTRY_BYTES,
-    QuotaEntry, QuotaInfo, QuotaKind,
-};
+use uext4_format::quota::{QuotaInfo, QuotaKind};
 use uext4_num::u64_of;
 
 /// Memory for a node or an entry that was found, in bytes.
@@ -24,8 +21,6 @@ const ROOT: u64 = 1;
 const LEVELS: u8 = 3;
 /// Blocks that may be read, in sizes of the file.
 const READS_MAX: u64 = 4;
-
-type Block = [u8; QUOTA_BLOCK_BYTES];
 
 /// What was found of a file.
 struct Found {
@@ -98,7 +93,7 @@ impl Patch<'_, '_> {
         Ok(())
     }
 
-    fn read_counted(&mut self, found: &mut Found, at: u64) -> Step<Option<Block>> {
+    fn read_counted(&mut self, found: &mut Found, at: u64) -> Step<Option<Part>> {
         let Some(left) = found.reads_left.checked_sub(1) else {
             return Ok(None);
         };
@@ -109,7 +104,7 @@ impl Patch<'_, '_> {
     fn salvage_entries(
         &mut self,
         found: &mut Found,
-        block: &Block,
+        block: &Part,
         is_wanted: impl Fn(u32) -> bool,
     ) -> Step {
         for entry in entries_of(block).flatten() {
@@ -120,23 +115,4 @@ impl Patch<'_, '_> {
         }
         Ok(())
     }
-}
-
-/// The slots of a block; `None` for one that is no entry in use.
-fn entries_of(block: &Block) -> impl Iterator<Item = Option<QuotaEntry>> + '_ {
-    let slots = block[LEAF_HEADER_BYTES..].chunks_exact(QUOTA_ENTRY_BYTES);
-    slots.take(ENTRIES_PER_LEAF).map(|bytes| {
-        let is_padded = bytes[4..8] == [0; 4];
-        QuotaEntry::decode(bytes).filter(|_| is_padded)
-    })
-}
-
-/// Whether a block has as many entries as it says.
-fn is_leaf(block: &Block) -> bool {
-    let header = LeafHeader::decode(block);
-    let is_padded = block[10..LEAF_HEADER_BYTES] == [0; LEAF_HEADER_BYTES - 10];
-    let slots = block[LEAF_HEADER_BYTES..].chunks_exact(QUOTA_ENTRY_BYTES);
-    let in_use = slots.filter(|bytes| bytes.iter().any(|byte| *byte != 0));
-    let (in_use, sound) = (in_use.count(), entries_of(block).flatten().count());
-    is_padded && in_use == sound && sound == usize::from(header.entries)
 }

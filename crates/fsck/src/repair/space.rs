@@ -39,6 +39,8 @@ pub(super) struct Space {
     /// No cluster is free from this one on.
     full_from: Option<u64>,
     pub(super) is_full: bool,
+    /// The groups of the clusters that were taken.
+    pub(super) groups: BTreeSet<GroupNr>,
     /// Blocks of maps that may be read once more although another map has them.
     reads_left: u64,
     /// Where searches for places of metadata go on.
@@ -93,7 +95,10 @@ impl Patch<'_, '_> {
             if let Some(cluster) = self.find_free(range)? {
                 self.space.passed.end = cluster + 1;
                 self.check.claim(cluster..cluster + 1)?;
-                return Ok(Some(self.first_block(cluster)));
+                let block = self.first_block(cluster);
+                let (group, _) = self.check.geometry.split_block_to_cluster(block);
+                self.space.groups.insert(group);
+                return Ok(Some(block));
             }
             self.space.full_from = Some(self.space.passed.start);
         }

@@ -79,7 +79,7 @@ impl Mover<'_> {
             let block = block.ok_or_else(|| wrong(CorruptKind::BlockBehindEnd))?;
             Ok::<_, Error>((BlockNr(block), clamp_usize(at % block_size)))
         };
-        let read = |block: u32| {
+        let read = |block: u32, _| {
             let (nr, at) = place(u64::from(block) * u64_of(QUOTA_BLOCK_BYTES))?;
             let mut bytes = [0; QUOTA_BLOCK_BYTES];
             bytes.copy_from_slice(&self.volume.read(nr)?[at..at + QUOTA_BLOCK_BYTES]);

@@ -2,6 +2,7 @@
 
 use crate::failure::{At, Exit, Failure, Result};
 use crate::show;
+use serde_json::json;
 use uext4::MountOptions;
 use uext4::check::Limits;
 use uext4::device::BlockDevice;
@@ -22,7 +23,15 @@ pub(super) fn optimise(
         let text = format!("{name}: directories are not optimised: {why}");
         return Err(Failure::new(Exit::Failed, text));
     }
-    if !json {
+    if json {
+        let value = json!({
+            "directories_built": done.directories,
+            "blocks_freed": done.blocks_freed,
+            "casefolded": done.casefolded,
+            "too_large": done.too_large,
+        });
+        show::line(format_args!("{value}"))?;
+    } else {
         let Optimised {
             directories,
             blocks_freed,
@@ -37,6 +46,12 @@ pub(super) fn optimise(
                 "{name}: {} directories with casefold stay as they are: their hashes need \
                  tables of letters",
                 done.casefolded
+            ))?;
+        }
+        if done.too_large > 0 {
+            show::line(format_args!(
+                "{name}: {} directories stay as they are: they need more memory than --memory",
+                done.too_large
             ))?;
         }
     }

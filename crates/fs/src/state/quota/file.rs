@@ -111,7 +111,7 @@ impl QuotaFile {
     ) -> Result<(Arc<Self>, Vec<Placed>)> {
         let block_size = base.block_bytes();
         let mut last: Option<(BlockNr, Image)> = None;
-        let read = |block: u32| {
+        let read = |block: u32, _| {
             let at = u64::from(block) * u64_of(QUOTA_BLOCK_BYTES);
             let nr = blocks.get(clamp_usize(at / block_size)).copied();
             let nr = nr.ok_or_else(|| corrupt(CorruptKind::BlockBehindEnd))?;

@@ -13,7 +13,7 @@ fn tree(more: &[Feature], fewer: &[Feature]) -> Tree {
     paths.extend((0..12).map(|at| format!("small/name {at:012}")));
     let tree = Tree::new(&options(more, fewer), &paths);
     for path in ["large", "small", "empty"] {
-        spread(&tree, tree.nr_of(path));
+        spread(&tree, tree.nr_of(path), 30);
     }
     let report = tree.repaired();
     assert!(report.is_sound(), "{report:#?}");
@@ -21,8 +21,8 @@ fn tree(more: &[Feature], fewer: &[Feature]) -> Tree {
     tree
 }
 
-/// Gives a directory at least 30 blocks and no index.
-fn spread(tree: &Tree, nr: InodeNr) {
+/// Gives a directory at least so many blocks and no index.
+fn spread(tree: &Tree, nr: InodeNr, blocks_min: u32) {
     tree.change(|patch| {
         let dir = patch.damaged_directory(nr, Accepted::default());
         let dir = dir.expect("a read").expect("an inode");
@@ -33,7 +33,7 @@ fn spread(tree: &Tree, nr: InodeNr) {
             nr,
             parent: patch.parent_of(nr),
             entries: &entries,
-            blocks_min: 30,
+            blocks_min,
         };
         let mut inode = dir.inode.clone();
         // So that it gets no index.
@@ -103,4 +103,58 @@ fn an_unsound_file_system_stays_as_it_is() {
     assert!(refused.incomplete.is_some());
     assert_eq!(refused.directories, 0);
     assert_eq!(tree.inode(tree.nr_of("empty")).size, before);
+}
+
+/// What needs too much memory stays as it is, and all else is built anew.
+#[test]
+fn a_directory_that_is_too_large_ends_nothing() {
+    let made = tree(&[], &[]);
+    spread(&made, made.nr_of("large"), 120);
+    let report = made.repaired();
+    assert!(report.is_sound(), "{report:#?}");
+    let mut found = 0;
+    for memory in (1..30).map(|share| share << 17) {
+        let tree = made.copy();
+        let done = tree.optimised_within(memory);
+        found += u64::from((done.directories, done.too_large, done.incomplete) == (2, 1, None));
+        let wanted = if done.incomplete.is_some() { 0 } else { 3 };
+        assert_eq!(
+            done.directories + done.too_large,
+            wanted,
+            "{memory}: {done:?}"
+        );
+    }
+    assert!(found > 0);
+}
+
+/// A stop behind any batch leaves no block in use that the bitmap has free.
+#[test]
+fn new_blocks_are_marked_with_their_batch() {
+    let journal = [Feature::HAS_JOURNAL, Feature::ORPHAN_FILE];
+    for fewer in [&[][..], &journal] {
+        let tree = tree(&[], fewer);
+        spread(&tree, tree.nr_of("large"), 300);
+        assert!(tree.repaired().is_sound());
+        tree.optimised_once();
+        let codes = tree.codes();
+        assert!(
+            codes.contains(&"block-bitmap.leaked".to_owned()),
+            "{codes:?}"
+        );
+        assert!(
+            !codes.contains(&"block-bitmap.marked-free".to_owned()),
+            "{codes:?}"
+        );
+    }
+}
+
+/// The blocks of the index have no place for the checksum of a leaf.
+#[test]
+fn a_directory_that_lost_the_flag_of_its_index_is_linear() {
+    let tree = tree(&[], &[]);
+    tree.optimised();
+    let paths = tree.paths();
+    let nr = tree.nr_of("large");
+    tree.change_inode(nr, |inode| inode.flags.remove(InodeFlags::INDEX));
+    tree.expect_repair(&["directory-leaf.checksum-tail"], &paths);
 }

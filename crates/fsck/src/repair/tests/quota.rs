@@ -4,7 +4,7 @@ use super::tree::{Tree, options};
 use crate::repair::patch::Patch;
 use crate::usages::Usage;
 use uext4_format::quota::{QuotaEntry, QuotaKind};
-use uext4_format::{BlockNr, Feature, InodeNr};
+use uext4_format::{BlockNr, Feature, InodeFlags, InodeNr};
 
 const LIMIT: u64 = 77_000;
 
@@ -84,6 +84,15 @@ fn usage_is_stored_where_it_is_wrong() {
     }
 }
 
+#[test]
+fn each_wrong_file_is_reported() {
+    let tree = tree();
+    for kind in QuotaKind::ALL {
+        set(&tree, kind, 0, |entry| entry.space_bytes += 4096);
+    }
+    assert_eq!(tree.checked().findings.len(), 3);
+}
+
 /// What the parts on trial count is what one thread counts, which `checked` compares.
 #[test]
 fn owners_without_an_entry_get_one() {
@@ -97,8 +106,18 @@ fn owners_without_an_entry_get_one() {
 
 #[test]
 fn limits_come_back_from_a_damaged_tree() {
-    for (block, damaged) in [(0u64, 0..32usize), (1, 0..1024), (2, 0..4), (3, 0..512)] {
-        let tree = tree();
+    let places = [
+        (0u64, 0..32usize),
+        (0, 20..24),
+        (1, 0..1024),
+        (2, 0..4),
+        (3, 0..512),
+        (4, 0..1024),
+    ];
+    let made = tree();
+    for (place, filler) in places.iter().flat_map(|place| [(place, 0xA7), (place, 0)]) {
+        let (block, damaged) = place.clone();
+        let tree = made.copy();
         set(&tree, QuotaKind::User, 39, |entry| {
             entry.space_soft_kib = LIMIT;
         });
@@ -108,19 +127,19 @@ fn limits_come_back_from_a_damaged_tree() {
             let extents = patch.extents_of(nr, &inode).expect("a map");
             let at = BlockNr(extents[0].start.0 + block);
             let mut bytes = patch.read(at).expect("a read");
-            bytes[damaged.clone()].fill(0xA7);
+            bytes[damaged.clone()].fill(filler);
             patch.write(at, bytes).expect("a write");
         });
         let codes = tree.codes();
         assert!(
             codes.iter().any(|code| code.starts_with("quota-tree.")),
-            "{block}: {codes:?}"
+            "{place:?} {filler}: {codes:?}"
         );
         tree.expect_repair(&[], &tree.paths());
         assert_eq!(
             of(&tree, QuotaKind::User, 39).space_soft_kib,
             LIMIT,
-            "{block}"
+            "{place:?} {filler}"
         );
         assert!(entries(&tree, QuotaKind::User).len() >= 40);
     }
@@ -144,4 +163,31 @@ fn a_lost_file_is_made_anew() {
         };
         assert_eq!(usages(entries(&tree, kind)), usages(before), "{kind:?}");
     }
+}
+
+/// A number that leads to another file costs that file nothing.
+#[test]
+fn a_file_that_is_no_quota_file_stays() {
+    let tree = tree();
+    let nr = tree.nr_of("file 9");
+    tree.change(|patch| {
+        let mut inode = patch.inode(nr).expect("a read").expect("an inode");
+        inode.flags.insert(InodeFlags::EXTENTS);
+        let content = [0x5A; 4096];
+        let written = patch.write_file(inode, nr, &content, &[]);
+        assert!(written.expect("a write"));
+    });
+    let report = tree.repaired();
+    assert!(report.is_sound(), "{report:#?}");
+    let projects = tree.change(|patch| file(QuotaKind::Project, patch));
+    let (before, mut paths) = (tree.inode(nr), tree.paths());
+    tree.change_superblock(|disk| disk.prj_quota_inum = nr.0);
+    paths.insert(format!("lost+found/#{projects}"), projects.0);
+    tree.expect_repair(&["quota-file.special-named"], &paths);
+    let after = tree.inode(nr);
+    assert_eq!((after.size, after.i_block), (before.size, before.i_block));
+    let blocks = tree.change(|patch| patch.check.quota_blocks(nr));
+    let blocks = blocks.expect("a read").expect("a file");
+    let at = blocks.byte_of(0, 1024).expect("no hole");
+    assert_eq!(tree.bytes_at(at, 4096), [0x5A; 4096]);
 }

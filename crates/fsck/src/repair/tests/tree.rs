@@ -111,6 +111,19 @@ impl Tree {
         changed
     }
 
+    pub(super) fn change_superblock(&self, change: impl FnOnce(&mut Superblock)) {
+        let mut superblock = self.superblock();
+        change(&mut superblock);
+        let written = uext4_volume::superblock::write_superblock(&*self.device, &superblock);
+        written.expect("memory can be written");
+    }
+
+    pub(super) fn bytes_at(&self, byte: u64, len: usize) -> Vec<u8> {
+        let mut bytes = vec![0; len];
+        self.device.read_at(byte, &mut bytes).expect("a read");
+        bytes
+    }
+
     pub(super) fn change_inode(&self, nr: InodeNr, change: impl FnOnce(&mut Inode)) {
         self.change(|patch| {
             let mut inode = patch.inode(nr).expect("a read").expect("an inode");
@@ -162,6 +175,25 @@ impl Tree {
 
     pub(super) fn optimise(&self) -> crate::Optimised {
         crate::repair::optimise(self.subject(), &limits()).expect("no error")
+    }
+
+    /// Builds directories anew, without what follows.
+    pub(super) fn optimised_once(&self) {
+        let mut subject = self.subject();
+        let started = subject.clock.monotonic();
+        let made = crate::repair::optimise::pass(&mut subject, &limits(), started);
+        assert!(made.is_ok());
+    }
+
+    /// As [`Self::optimised`], with so much memory.
+    pub(super) fn optimised_within(&self, memory_bytes: u64) -> crate::Optimised {
+        let limits = Limits {
+            memory_bytes,
+            ..limits()
+        };
+        let done = crate::repair::optimise(self.subject(), &limits).expect("no error");
+        self.assert_sound();
+        done
     }
 
     /// Adds a file that has all free blocks but a few.
