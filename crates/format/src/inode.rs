@@ -14,7 +14,9 @@ mod tail;
 mod tests;
 
 pub use kind::{DeviceNumber, InodeFlags};
-pub use raw::{RawInode, set_extra_isize, set_flags};
+pub use raw::{
+    RawInode, encrypted_target_bytes, set_encrypted_target_bytes, set_extra_isize, set_flags,
+};
 pub use tail::Tail;
 
 use crate::quota::QuotaKind;

@@ -51,7 +51,8 @@ pub use group::{GroupDescriptor, block_bitmap_checksum, group_flag, inode_bitmap
 pub use ids::{BlockNr, GroupNr, InodeNr, LogicalBlock, Tid};
 pub use inode::{
     DeviceNumber, GOOD_OLD_INODE_BYTES, I_BLOCK_BYTES, Inode, InodeFlags, KNOWN_EXTRA_BYTES,
-    RawInode, Tail, TooManyBlocks, set_extra_isize, set_flags,
+    RawInode, Tail, TooManyBlocks, encrypted_target_bytes, set_encrypted_target_bytes,
+    set_extra_isize, set_flags,
 };
 pub use superblock::Superblock;
 pub use times::{Timestamp, WithExtra};

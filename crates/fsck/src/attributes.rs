@@ -1,5 +1,6 @@
 //! Check of extended attributes: the area in the inode, and shared blocks.
 
+use super::policies::Context;
 use super::values::Named;
 use crate::state::{Check, Step};
 use std::collections::BTreeMap;
@@ -19,13 +20,20 @@ impl SharedBlocks {
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
+
+    pub(crate) fn get_mut(&mut self, block: BlockNr) -> Option<&mut SharedBlock> {
+        self.0.get_mut(&block.0)
+    }
 }
 
-struct SharedBlock {
+pub(crate) struct SharedBlock {
     /// Number of inodes that refer to it.
     names: u32,
     /// Its stored reference count.
     says: u32,
+    /// What it says about the encryption of these inodes, once it was asked for; `None` if it cannot
+    /// be read.
+    pub(crate) context: Option<Option<Context>>,
     /// The block and its values, as each of these inodes counts them.
     adds: Added,
 }
@@ -54,7 +62,7 @@ const ONE_BLOCK: Added = Added {
 };
 
 /// Memory for each block, in bytes.
-const BYTES_PER_BLOCK: u64 = 56;
+const BYTES_PER_BLOCK: u64 = 80;
 
 impl Check<'_> {
     /// Checks the attributes of an inode; returns what they add to it.
@@ -140,6 +148,7 @@ impl Check<'_> {
         let shared = SharedBlock {
             names: 1,
             says: header.refcount(),
+            context: None,
             adds: values.and(ONE_BLOCK),
         };
         let adds = shared.adds;

@@ -58,7 +58,8 @@ impl Policies {
 }
 
 /// What a context is.
-enum Context {
+#[derive(Clone, Copy)]
+pub(crate) enum Context {
     Missing,
     Damaged,
     Policy(u64),
@@ -101,11 +102,20 @@ impl Check<'_> {
         if !self.may_map(&(block.0..block.0.saturating_add(1))) {
             return Ok(None);
         }
+        // Many inodes may refer to one block.
+        let known = self.shared.get_mut(block).and_then(|shared| shared.context);
+        if let Some(known) = known {
+            return Ok(known);
+        }
         let bytes = self.read(block)?;
-        Ok(match decode_block(&bytes, place) {
+        let context = match decode_block(&bytes, place) {
             Ok(set) => Some(self.context_in(&set).unwrap_or(Context::Missing)),
             Err(_) => None,
-        })
+        };
+        if let Some(shared) = self.shared.get_mut(block) {
+            shared.context = Some(context);
+        }
+        Ok(context)
     }
 
     fn context_in(&self, set: &XattrSet) -> Option<Context> {

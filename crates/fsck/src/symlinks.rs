@@ -3,8 +3,13 @@
 use super::maps::Mapped;
 use crate::state::{Check, Step};
 use uext4_format::xattr::{XattrName, XattrValue, decode_ibody};
-use uext4_format::{CorruptKind, DamageLocation, I_BLOCK_BYTES, Inode, InodeFlags, InodeNr};
+use uext4_format::{
+    CorruptKind, DamageLocation, I_BLOCK_BYTES, Inode, InodeFlags, InodeNr, encrypted_target_bytes,
+};
 use uext4_num::u64_of;
+
+/// Bytes of the length at the start of an encrypted target.
+const LENGTH_BYTES: usize = 2;
 
 impl Check<'_> {
     /// Checks a target. `mapped` is the link's map; `None` for a target in the inode itself.
@@ -64,14 +69,25 @@ pub(crate) fn len_of(bytes: &[u8]) -> usize {
 }
 
 /// Bytes of an encrypted target, which begins with its length; all of them if that is impossible.
-pub(crate) fn len_of_encrypted(bytes: &[u8]) -> usize {
-    let len = bytes.first_chunk().copied().map(u16::from_le_bytes);
-    let end = usize::from(len.unwrap_or(0)) + 2;
-    if (3..bytes.len()).contains(&end) {
+fn len_of_encrypted(bytes: &[u8]) -> usize {
+    let end = encrypted_target_bytes(bytes);
+    if (LENGTH_BYTES + 1..bytes.len()).contains(&end) {
         end
     } else {
         bytes.len()
     }
+}
+
+/// Bytes of an encrypted target by its size or by the length at its start, of which one may be
+/// wrong: the least one with only zeroes behind it.
+pub(crate) fn kept_of_encrypted(bytes: &[u8], size: u64) -> Option<usize> {
+    let size = usize::try_from(size).unwrap_or(usize::MAX);
+    let ends = [size, encrypted_target_bytes(bytes)].into_iter();
+    let is_possible = |end: &usize| {
+        let is_inside = (LENGTH_BYTES + 1..bytes.len()).contains(end);
+        is_inside && bytes.iter().skip(*end).all(|byte| *byte == 0)
+    };
+    ends.filter(is_possible).min()
 }
 
 /// The target of a link with inline data, and what follows it.

@@ -4,6 +4,7 @@
 use super::codec::EXTRA_ISIZE_AT;
 use super::{GOOD_OLD_INODE_BYTES, I_BLOCK_BYTES, InodeFlags, fields_end};
 use crate::bytes::{get_array, get_u16, get_u32, join_u32, put_u16, put_u32, upto};
+use uext4_num::clamp_u16;
 
 /// The bytes of an inode. Nothing is checked; fields past the end are 0.
 #[derive(Clone, Copy, Debug)]
@@ -92,6 +93,20 @@ pub fn set_extra_isize(bytes: &mut [u8], extra_isize: u16) {
 pub fn set_flags(bytes: &mut [u8], flags: InodeFlags) {
     put_u32(bytes, 0x20, flags.0);
 }
+
+/// Bytes of an encrypted target of a symbolic link, as it says at its start, with that number.
+pub fn encrypted_target_bytes(target: &[u8]) -> usize {
+    usize::from(get_u16(target, 0)).saturating_add(ENCRYPTED_LENGTH_BYTES)
+}
+
+/// Stores [`encrypted_target_bytes`] at the start of a target.
+pub fn set_encrypted_target_bytes(target: &mut [u8], bytes: usize) {
+    let len = bytes.saturating_sub(ENCRYPTED_LENGTH_BYTES);
+    put_u16(target, 0, clamp_u16(len));
+}
+
+/// Bytes of the length at the start of an encrypted target.
+const ENCRYPTED_LENGTH_BYTES: usize = 2;
 
 #[cfg(test)]
 mod tests {

@@ -196,7 +196,9 @@ impl Patch<'_, '_> {
         };
         entries = self.apply_rules(dir, place, entries);
         entries.splice(0..0, dots);
-        if is_same && entries == sound.sound {
+        let is_to_be_split =
+            block.logical == 0 && dir.accepted.has(place, CorruptKind::DotsElsewhere);
+        if is_same && !is_to_be_split && entries == sound.sound {
             return Some(bytes);
         }
         let mut leaf = DirLeaf::init(&mut bytes[..], dir.tail, place);

@@ -37,6 +37,16 @@ impl Patch<'_, '_> {
         if is_used && problems().any(is_unread) && self.is_garbage(nr, &inode, &bytes) {
             return self.clear_inode(nr);
         }
+        let loses_context = problems().any(|problem| {
+            matches!(
+                problem,
+                CorruptKind::ContextMissing | CorruptKind::ContextDamaged
+            )
+        });
+        let is_link = inode.file_type() == Some(FileType::Symlink);
+        if loses_context && is_link && !self.keep_as_file(nr, &mut inode)? {
+            return Ok(Outcome::Impossible);
+        }
         for problem in problems() {
             if !self.mend_field(nr, &mut inode, problem)? {
                 return self.clear_inode(nr);

@@ -1,14 +1,19 @@
 //! Repair of symbolic links: a size that is the length of the target, wherever that is.
 
 use super::Outcome;
+use super::inodes::PERMISSIONS;
 use super::map_reader::only;
 use super::patch::Patch;
 use crate::inodes::has_extent_header;
 use crate::state::Step;
-use crate::symlinks::{inline_target, len_of, len_of_encrypted};
+use crate::symlinks::{inline_target, kept_of_encrypted, len_of};
+use uext4_format::extent::{Extent, ExtentState};
 use uext4_format::indirect::{ROOT_POINTERS, pointer};
-use uext4_format::{FileType, I_BLOCK_BYTES, Inode, InodeFlags, InodeNr};
-use uext4_num::u64_of;
+use uext4_format::{
+    Feature, FileType, GroupNr, I_BLOCK_BYTES, Inode, InodeFlags, InodeNr, LogicalBlock,
+    set_encrypted_target_bytes,
+};
+use uext4_num::{u64_of, usize_of};
 
 impl Patch<'_, '_> {
     /// Whether an inode without extents is a symbolic link whose target is in the inode itself. Its
@@ -36,6 +41,9 @@ impl Patch<'_, '_> {
         if !is_inline && has_extent_header(&inode) {
             inode.flags.insert(InodeFlags::EXTENTS);
         }
+        if inode.flags.contains(InodeFlags::ENCRYPT) {
+            return self.repair_encrypted_target(nr, inode);
+        }
         let has_extents = inode.flags.contains(InodeFlags::EXTENTS);
         let len = if is_inline {
             len_of(&inline_target(nr, &inode))
@@ -50,6 +58,91 @@ impl Patch<'_, '_> {
         inode.size = u64_of(len);
         self.write_inode(nr, &inode)?;
         Ok(Outcome::Repaired)
+    }
+
+    /// Lets the size and the length at the start of an encrypted target say the same. If neither is
+    /// possible, the link becomes a regular file with all bytes that may be its target.
+    fn repair_encrypted_target(&mut self, nr: InodeNr, mut inode: Inode) -> Step<Outcome> {
+        let has_extents = inode.flags.contains(InodeFlags::EXTENTS);
+        let is_inside = inode.size < u64_of(I_BLOCK_BYTES) || self.is_fast_link(&inode);
+        if !has_extents && is_inside {
+            let Some(len) = kept_of_encrypted(&inode.i_block, inode.size) else {
+                return self.replace_by_file(nr, inode, u64_of(I_BLOCK_BYTES));
+            };
+            set_encrypted_target_bytes(&mut inode.i_block, len);
+            inode.size = u64_of(len);
+            self.write_inode(nr, &inode)?;
+            return Ok(Outcome::Repaired);
+        }
+        let extents = self.extents_of(nr, &inode)?;
+        let Some(first) = extents.first().filter(|first| first.logical.0 == 0) else {
+            return self.clear_inode(nr);
+        };
+        let mut target = self.read(first.start)?;
+        let Some(len) = kept_of_encrypted(&target, inode.size) else {
+            let end = extents.last().map_or(0, Extent::logical_end);
+            return self.replace_by_file(nr, inode, end * self.check.block_bytes());
+        };
+        set_encrypted_target_bytes(&mut target, len);
+        let mut only = *first;
+        only.len = 1;
+        let is_only = extents.len() == 1 && first.len == 1;
+        if len < I_BLOCK_BYTES {
+            inode.flags.remove(InodeFlags::EXTENTS);
+            inode.i_block = std::array::from_fn(|at| if at < len { target[at] } else { 0 });
+        } else if is_only || self.set_map(nr, &mut inode, &[only])? {
+            self.write(first.start, target)?;
+        } else {
+            return Ok(Outcome::Impossible);
+        }
+        inode.size = u64_of(len);
+        self.write_inode(nr, &inode)?;
+        Ok(Outcome::Repaired)
+    }
+
+    fn replace_by_file(&mut self, nr: InodeNr, mut inode: Inode, size: u64) -> Step<Outcome> {
+        if !self.keep_as_file(nr, &mut inode)? {
+            return Ok(Outcome::Impossible);
+        }
+        inode.flags.remove(InodeFlags::ENCRYPT);
+        inode.size = size;
+        self.write_inode(nr, &inode)?;
+        Ok(Outcome::Repaired)
+    }
+
+    /// Lets a symbolic link whose target cannot be told from encrypted bytes be a regular file that
+    /// holds them; false if there is no space.
+    pub(super) fn keep_as_file(&mut self, nr: InodeNr, inode: &mut Inode) -> Step<bool> {
+        let geometry = self.check.geometry;
+        let is_inside = !inode.flags.contains(InodeFlags::EXTENTS)
+            && (inode.size < u64_of(I_BLOCK_BYTES) || self.is_fast_link(inode));
+        if !inode.flags.contains(InodeFlags::INLINE_DATA) && is_inside {
+            let group = geometry.split_inode(nr).map_or(GroupNr(0), |place| place.0);
+            let Some(block) = self.allocate(geometry.group_first_block(group))? else {
+                return Ok(false);
+            };
+            let mut bytes = vec![0; usize_of(geometry.block_size())];
+            bytes[..I_BLOCK_BYTES].copy_from_slice(&inode.i_block);
+            if geometry.features.has(Feature::EXTENTS) {
+                inode.flags.insert(InodeFlags::EXTENTS);
+            }
+            let extent = Extent {
+                logical: LogicalBlock(0),
+                start: block,
+                len: 1,
+                state: ExtentState::Written,
+            };
+            let sectors = inode.sectors(&geometry) + geometry.cluster_size() / 512;
+            if !self.set_map(nr, inode, &[extent])?
+                || inode.set_sectors(sectors, &geometry).is_err()
+            {
+                return Ok(false);
+            }
+            inode.size = inode.size.min(u64_of(I_BLOCK_BYTES));
+            self.write(block, bytes)?;
+        }
+        inode.mode = FileType::Regular.mode_bits() | inode.mode & PERMISSIONS;
+        Ok(true)
     }
 
     /// The length of a target in a block, which becomes the only block of the link; 0 if there is
@@ -82,7 +175,7 @@ impl Patch<'_, '_> {
 /// Bytes of a target at the start of these; all of them if none ends there.
 fn target_len(inode: &Inode, bytes: &[u8]) -> usize {
     if inode.flags.contains(InodeFlags::ENCRYPT) {
-        len_of_encrypted(bytes)
+        kept_of_encrypted(bytes, inode.size).unwrap_or(bytes.len())
     } else {
         len_of(bytes)
     }

@@ -90,6 +90,24 @@ fn a_directory_that_says_to_be_a_socket_is_one_again() {
     }
 }
 
+/// Without checksums, and with them.
+#[test]
+fn a_long_first_record_before_a_sound_one_is_split() {
+    for fewer in [&[][..], &[Feature::METADATA_CSUM]] {
+        let tree = Tree::new(&options(&[], fewer), &["d/", "e"]);
+        let paths = tree.paths();
+        tree.change_block(tree.nr_of("d"), 0, Seal::Anew, |bytes| {
+            let second = bytes[12..24].to_vec();
+            bytes[4..6].copy_from_slice(&48u16.to_le_bytes());
+            bytes[48..60].copy_from_slice(&second);
+            let len = u16::from_le_bytes([second[4], second[5]]) - 36;
+            bytes[52..54].copy_from_slice(&len.to_le_bytes());
+            bytes[12..24].fill(0);
+        });
+        tree.expect_repair(&["directory.dots-elsewhere"], &paths);
+    }
+}
+
 #[test]
 fn a_first_record_of_all_of_the_block_is_split() {
     let tree = Tree::new(&options(&[], &[Feature::METADATA_CSUM]), &["d/", "e"]);
@@ -100,5 +118,139 @@ fn a_first_record_of_all_of_the_block_is_split() {
             bytes[4..6].copy_from_slice(&len.to_le_bytes());
         });
         tree.expect_repair(&["directory.dots-elsewhere"], &paths);
+    }
+}
+
+/// The bytes of an encrypted target, with its length before them.
+fn target(bytes: u16) -> Vec<u8> {
+    let len = bytes.to_le_bytes().to_vec();
+    [len, vec![0xC7; bytes.into()]].concat()
+}
+
+/// Encrypted links: "short" in its inode, "long" in a block.
+fn links() -> Tree {
+    let tree = Tree::new(&options(&[Feature::ENCRYPT], &[]), &["short", "long"]);
+    for path in ["short", "long"] {
+        encrypt(&tree, path, &context(7, 1));
+    }
+    let (short, long) = (tree.nr_of("short"), tree.nr_of("long"));
+    tree.change_inode(short, |inode| {
+        inode.mode = FileType::Symlink.mode_bits() | 0o777;
+        inode.i_block[..18].copy_from_slice(&target(16));
+        inode.size = 18;
+    });
+    tree.change(|patch| {
+        let mut inode = patch.inode(long).expect("a read").expect("an inode");
+        inode.mode = FileType::Symlink.mode_bits() | 0o777;
+        inode.flags.insert(InodeFlags::EXTENTS);
+        let mut bytes = target(100);
+        bytes.resize(1024, 0);
+        let written = patch.write_file(inode, long, &bytes, &[]);
+        assert!(written.expect("a write"));
+    });
+    tree.change_inode(long, |inode| inode.size = 102);
+    let report = tree.repaired();
+    assert!(report.is_sound(), "{report:#?}");
+    tree.assert_sound();
+    assert_eq!(
+        (stored(&tree, short), stored(&tree, long)),
+        (target(16), target(100))
+    );
+    tree
+}
+
+/// What an inode holds, in itself or in its first block.
+fn stored(tree: &Tree, nr: InodeNr) -> Vec<u8> {
+    tree.change(|patch| {
+        let inode = patch.inode(nr).expect("a read").expect("an inode");
+        let bytes = if inode.flags.contains(InodeFlags::EXTENTS) {
+            let extents = patch.extents_of(nr, &inode).expect("a map");
+            patch.read(extents[0].start).expect("a read")
+        } else {
+            inode.i_block.to_vec()
+        };
+        bytes[..inode.size as usize].to_vec()
+    })
+}
+
+fn change_target(tree: &Tree, nr: InodeNr, change: impl FnOnce(&mut [u8])) {
+    tree.change(|patch| {
+        let mut inode = patch.inode(nr).expect("a read").expect("an inode");
+        if !inode.flags.contains(InodeFlags::EXTENTS) {
+            change(&mut inode.i_block);
+            return patch.write_inode(nr, &inode).expect("a write");
+        }
+        let extents = patch.extents_of(nr, &inode).expect("a map");
+        let mut bytes = patch.read(extents[0].start).expect("a read");
+        change(&mut bytes);
+        patch.write(extents[0].start, bytes).expect("a write");
+    });
+}
+
+#[test]
+fn encrypted_targets_are_kept_whole() {
+    let made = links();
+    let paths = made.paths();
+    for (path, bytes) in [("short", 16), ("long", 100)] {
+        for len in [0u16, 3, 4000] {
+            let tree = made.copy();
+            let nr = tree.nr_of(path);
+            change_target(&tree, nr, |target| {
+                target[..2].copy_from_slice(&len.to_le_bytes());
+            });
+            tree.expect_repair(&["symbolic-link.target-length"], &paths);
+            assert_eq!(stored(&tree, nr), target(bytes), "{path} {len}");
+        }
+        for size in [7, u64::from(bytes) + 9] {
+            let tree = made.copy();
+            let nr = tree.nr_of(path);
+            tree.change_inode(nr, |inode| inode.size = size);
+            tree.expect_repair(&["symbolic-link.target-length"], &paths);
+            assert_eq!(stored(&tree, nr), target(bytes), "{path} of {size}");
+        }
+    }
+}
+
+/// Neither the size nor the length at the start is possible.
+#[test]
+fn an_encrypted_target_of_unknown_length_becomes_a_file() {
+    let made = links();
+    let paths = made.paths();
+    for (path, bytes) in [("short", 60), ("long", 1024)] {
+        let tree = made.copy();
+        let nr = tree.nr_of(path);
+        let mut before = target(if path == "short" { 16 } else { 100 });
+        before[..2].fill(0);
+        before.resize(bytes, 0);
+        change_target(&tree, nr, |target| target[..2].fill(0));
+        tree.change_inode(nr, |inode| inode.size = 9);
+        if path == "long" {
+            tree.change_inode(nr, |inode| inode.size = 61);
+        }
+        tree.expect_repair(&["symbolic-link.target-length"], &paths);
+        assert_eq!(
+            tree.inode(nr).file_type(),
+            Some(FileType::Regular),
+            "{path}"
+        );
+        assert_eq!(stored(&tree, nr), before, "{path}");
+    }
+}
+
+#[test]
+fn a_link_that_loses_its_context_becomes_a_file() {
+    let made = links();
+    let paths = made.paths();
+    for (path, bytes) in [("short", 16), ("long", 100)] {
+        let tree = made.copy();
+        encrypt(&tree, path, &context(7, 1)[..27]);
+        tree.expect_repair(&["inode.context-damaged"], &paths);
+        let nr = tree.nr_of(path);
+        assert_eq!(
+            tree.inode(nr).file_type(),
+            Some(FileType::Regular),
+            "{path}"
+        );
+        assert_eq!(stored(&tree, nr), target(bytes), "{path}");
     }
 }
