@@ -19,7 +19,7 @@ mod tree;
 mod tests;
 
 pub use codec::{LeafHeader, QuotaEntry, QuotaInfo};
-pub use tree::{Patch, QuotaPart, QuotaTree};
+pub use tree::{Patch, QuotaPart, QuotaTree, node_pointers};
 
 /// Bytes of a block of a quota file.
 pub const QUOTA_BLOCK_BYTES: usize = 1024;

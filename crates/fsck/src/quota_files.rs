@@ -6,7 +6,7 @@ use crate::state::{Check, Step, Stop};
 use crate::usages::{Owners, Usage};
 use uext4_format::quota::{
     ENTRIES_PER_LEAF, LEAF_HEADER_BYTES, LeafHeader, QUOTA_BLOCK_BYTES, QUOTA_ENTRY_BYTES,
-    QuotaEntry, QuotaKind, QuotaPart, QuotaTree,
+    QuotaEntry, QuotaKind, QuotaPart, QuotaTree, node_pointers,
 };
 use uext4_format::{BlockNr, Checksums, CorruptKind, DamageLocation, FileType, Inode, InodeNr};
 use uext4_num::{clamp_usize, u64_of};
@@ -239,8 +239,7 @@ fn bytes_for(part: QuotaPart, block: &Part) -> u64 {
     if part != QuotaPart::Node {
         return BYTES_PER_LEAF;
     }
-    let pointers = block.as_chunks().0.iter();
-    let pointers = pointers.filter(|pointer: &&[u8; 4]| **pointer != [0; 4]);
+    let pointers = node_pointers(block).filter(|pointer| *pointer != 0);
     BYTES_PER_NODE + u64_of(pointers.count()) * BYTES_PER_POINTER
 }
 

@@ -79,8 +79,7 @@ impl<E> Walk<'_, E> {
         }
         let bytes = (self.read)(block, QuotaPart::Node)?;
         self.nodes.insert(block, Box::new(bytes));
-        for (slot, child) in (0..).zip(bytes.as_chunks().0) {
-            let child = u32::from_le_bytes(*child);
+        for (slot, child) in (0..).zip(node_pointers(&bytes)) {
             if child == 0 {
                 continue;
             }
@@ -375,6 +374,12 @@ impl QuotaTree {
             bytes: child.to_le_bytes().to_vec(),
         });
     }
+}
+
+/// The pointers of a node, in the order of bytes of identifiers; 0 for none.
+pub fn node_pointers(block: &[u8; QUOTA_BLOCK_BYTES]) -> impl Iterator<Item = u32> + '_ {
+    let pointers = block.as_chunks().0.iter();
+    pointers.map(|pointer| u32::from_le_bytes(*pointer))
 }
 
 /// A block of entries as it is on the device.

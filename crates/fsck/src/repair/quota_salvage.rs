@@ -10,7 +10,7 @@ use crate::quota_files::{Part, QuotaBlocks, entries_of, is_leaf};
 use crate::state::Step;
 use std::collections::BTreeSet;
 use uext4_format::InodeNr;
-use uext4_format::quota::{QuotaInfo, QuotaKind};
+use uext4_format::quota::{QuotaInfo, QuotaKind, node_pointers};
 use uext4_num::u64_of;
 
 /// Memory for a node or an entry that was found, in bytes.
@@ -74,8 +74,8 @@ impl Patch<'_, '_> {
         found.nodes.insert(at);
         self.check.take(BYTES_EACH)?;
         let mut leaves = BTreeSet::new();
-        for (slot, child) in (0..).zip(block.as_chunks().0) {
-            let child = u64::from(u32::from_le_bytes(*child));
+        for (slot, child) in (0..).zip(node_pointers(&block)) {
+            let child = u64::from(child);
             let is_inside = child > ROOT && child < found.file.n_parts();
             if !is_inside {
                 continue;

@@ -10,9 +10,13 @@ const LIMIT: u64 = 77_000;
 
 /// Files of owners 0 to 39 in a file system with quota files.
 fn tree() -> Tree {
+    tree_without(&[])
+}
+
+fn tree_without(fewer: &[Feature]) -> Tree {
     let features = [Feature::QUOTA, Feature::PROJECT];
     let paths: Vec<_> = (0..120).map(|at| format!("file {at}")).collect();
-    let tree = Tree::new(&options(&features, &[]), &paths);
+    let tree = Tree::new(&options(&features, fewer), &paths);
     for (nr, at) in tree.paths().values().zip(0..) {
         tree.change_inode(InodeNr(*nr), |inode| {
             (inode.uid, inode.gid, inode.projid) = (at % 40, at % 3, at % 500 * 70_000);
@@ -190,4 +194,41 @@ fn a_file_that_is_no_quota_file_stays() {
     let blocks = blocks.expect("a read").expect("a file");
     let at = blocks.byte_of(0, 1024).expect("no hole");
     assert_eq!(tree.bytes_at(at, 4096), [0x5A; 4096]);
+}
+
+/// Linux refuses such a file.
+#[test]
+fn lists_of_free_blocks_stay_in_the_file() {
+    for at in [24, 28] {
+        let tree = tree();
+        tree.change(|patch| {
+            let nr = file(QuotaKind::Group, patch);
+            let blocks = patch.check.quota_blocks(nr).expect("a read");
+            let byte = blocks.expect("a file").byte_of(at, 1024).expect("no hole");
+            patch.write_part(byte, &[0xA7; 4]).expect("a write");
+        });
+        tree.expect_repair(&["quota-tree.free-list-outside"], &tree.paths());
+    }
+}
+
+/// Neither the log nor free space holds a new file: a stop would lose limits.
+#[test]
+fn a_full_disk_costs_no_limits() {
+    let tree = tree_without(&[Feature::HAS_JOURNAL, Feature::ORPHAN_FILE]);
+    set(&tree, QuotaKind::User, 39, |entry| {
+        entry.space_soft_kib = LIMIT
+    });
+    tree.fill();
+    let before = entries(&tree, QuotaKind::User);
+    tree.change_inode(tree.nr_of("file 7"), |inode| inode.uid = 123_456);
+    let report = tree.repaired();
+    assert!(!report.is_sound(), "{report:#?}");
+    let after = entries(&tree, QuotaKind::User);
+    let places = |all: &[(QuotaEntry, u64)]| -> Vec<_> {
+        all.iter().map(|(entry, at)| (entry.id, *at)).collect()
+    };
+    assert_eq!(places(&after), places(&before));
+    assert_eq!(of(&tree, QuotaKind::User, 39).space_soft_kib, LIMIT);
+    let inodes = |all: &[(QuotaEntry, u64)]| all.iter().map(|it| it.0.inodes).sum::<u64>();
+    assert_eq!(inodes(&after), inodes(&before) - 1);
 }
