@@ -247,6 +247,11 @@ fn directories_are_optimised_if_asked() {
     rig.assert_clean();
     let (_, said) = status(&rig, &["fsck", "-Dfp", "disk.img"]);
     assert!(said.contains("0 directories were built anew"), "{said}");
+    let (_, said) = status(&rig, &["fsck", "-Dfy", "--json", "disk.img"]);
+    let last = said.lines().last().expect("a line");
+    let done: serde_json::Value = serde_json::from_str(last).expect("a line of JSON");
+    assert_eq!(done["directories_built"], 0, "{said}");
+    assert!(done["incomplete"].is_null(), "{said}");
 }
 
 #[test]
