@@ -1,6 +1,7 @@
 //! Check of group descriptors: checksums, and overlaps of their metadata.
 
 use crate::state::{Check, Step};
+use std::collections::BTreeSet;
 use std::ops::Range;
 use uext4_format::{
     BlockNr, CorruptKind, DamageLocation, Feature, GroupDescriptor, GroupNr, group_flag,
@@ -27,8 +28,8 @@ impl Check<'_> {
             self.check_uninit_flags(group, &raw);
             if let Some(assumed) = self.assumed.get(&group) {
                 zones.extend(self.zones_of(group, None));
-                zones.push((self.table_zone(assumed), group));
-                descriptors.push(Some(assumed.clone()));
+                zones.extend(assumed.iter().map(|found| (self.table_zone(found), group)));
+                descriptors.push(assumed.clone());
                 continue;
             }
             let parsed = parsed.map_err(|corrupt| self.add_corrupt(&corrupt)).ok();
@@ -79,16 +80,15 @@ impl Check<'_> {
     fn keep_apart(&mut self, mut zones: Vec<(Range<u64>, GroupNr)>) -> Step {
         zones.sort_unstable_by_key(|(zone, _)| zone.start);
         let mut metadata: Vec<Range<u64>> = Vec::new();
+        let mut overlapping = BTreeSet::new();
         // The group whose zone ends last.
         let mut owner = GroupNr(0);
         for (zone, group) in zones {
             let end = zone.end.min(self.geometry.blocks_count);
             let behind = metadata.last().map_or(0, |last| last.end);
             if behind > zone.start {
-                self.add_overlap(owner);
-                if group != owner {
-                    self.add_overlap(group);
-                }
+                // Either may be the one whose descriptor is wrong.
+                overlapping.extend([owner, group]);
             }
             if end > behind {
                 owner = group;
@@ -101,13 +101,11 @@ impl Check<'_> {
             self.claim(clusters)?;
         }
         self.metadata = Arc::new(metadata);
+        for group in overlapping {
+            let problem = CorruptKind::GroupOverlap;
+            self.add_problem(DamageLocation::Group(group), "group descriptor", problem);
+        }
         Ok(())
-    }
-
-    /// Either of two groups may be the one whose descriptor is wrong.
-    fn add_overlap(&mut self, group: GroupNr) {
-        let problem = CorruptKind::GroupOverlap;
-        self.add_problem(DamageLocation::Group(group), "group descriptor", problem);
     }
 
     /// The clusters that contain these blocks.

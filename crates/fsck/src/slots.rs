@@ -21,7 +21,7 @@ const OLD_INODE_BYTES: usize = 128;
 pub(crate) struct Marks(Vec<u8>);
 
 impl Marks {
-    pub(crate) fn has(&self, index: u32) -> bool {
+    fn has(&self, index: u32) -> bool {
         let byte = self.0.get(usize_of(index / 8));
         byte.is_some_and(|byte| byte & 1 << (index % 8) != 0)
     }
@@ -79,9 +79,6 @@ impl Check<'_> {
 
     /// Reads the inode bitmap, which was written.
     fn marks(&mut self, group: GroupNr, descriptor: &GroupDescriptor) -> Step<Marks> {
-        if self.assumed.contains_key(&group) {
-            return Ok(Marks(Vec::new()));
-        }
         let bytes = usize_of(self.geometry.inodes_per_group.div_ceil(8));
         let bitmap = self.read(descriptor.inode_bitmap)?;
         let (geometry, checksums) = (&self.geometry, &self.checksums);
@@ -102,11 +99,18 @@ impl Check<'_> {
     fn check_table(&mut self, group: GroupNr, descriptor: &GroupDescriptor) -> Step {
         let geometry = self.geometry;
         let per_group = geometry.inodes_per_group;
+        let is_assumed = self.assumed.contains_key(&group);
         if descriptor.has_flag(group_flag::INODE_UNINIT) {
-            self.compare_counts(group, descriptor, per_group, 0);
+            if !is_assumed {
+                self.compare_counts(group, descriptor, per_group, 0);
+            }
             return Ok(());
         }
-        let marks = self.marks(group, descriptor)?;
+        let marks = if is_assumed {
+            Marks(Vec::new())
+        } else {
+            self.marks(group, descriptor)?
+        };
         let written = written_inodes(descriptor, &geometry);
         let size = usize::from(geometry.inode_size);
         let per_block = geometry.inodes_per_block();
@@ -120,11 +124,19 @@ impl Check<'_> {
             self.read_run(start, n_blocks, &mut blocks)?;
             for (index, raw) in (first..end).zip(blocks.chunks_exact(size)) {
                 let nr = geometry.inode_at(group, index);
-                let kind = self.check_slot(nr, raw, marks.has(index))?;
+                let is_marked = if is_assumed {
+                    self.seems_used(nr, raw)
+                } else {
+                    marks.has(index)
+                };
+                let kind = self.check_slot(nr, raw, is_marked)?;
                 directories += u32::from(kind == Some(FileType::Directory));
             }
         }
         self.buffer = blocks;
+        if is_assumed {
+            return Ok(());
+        }
         for index in written..per_group {
             self.check_unwritten(group, index, &marks);
         }
@@ -195,6 +207,11 @@ impl Check<'_> {
                 Ok(None)
             }
         }
+    }
+
+    /// Whether a slot is in use where no bitmap is known.
+    fn seems_used(&self, nr: InodeNr, raw: &[u8]) -> bool {
+        RawInode(raw).links() != 0 || self.is_reserved(nr) || self.is_orphan(nr)
     }
 
     pub(crate) fn is_reserved(&self, nr: InodeNr) -> bool {

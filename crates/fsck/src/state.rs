@@ -63,8 +63,8 @@ pub(crate) struct Check<'a> {
     pub(crate) started: Duration,
     pub(crate) report: CheckReport,
     pub(crate) descriptors: Arc<Vec<Option<GroupDescriptor>>>,
-    /// Descriptors of which only the tables count, whatever is stored.
-    pub(crate) assumed: Arc<BTreeMap<GroupNr, GroupDescriptor>>,
+    /// Descriptors of which only the tables count, whatever is stored; `None` if no table is known.
+    pub(crate) assumed: Arc<BTreeMap<GroupNr, Option<GroupDescriptor>>>,
     /// Parts of inode tables that were never written; empty until the map of bad blocks is met.
     pub(crate) unwritten_tables: Vec<Range<u64>>,
     /// Metadata blocks that no file may map, sorted and merged.

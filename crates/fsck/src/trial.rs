@@ -39,7 +39,7 @@ pub(crate) struct Basis<'a> {
     /// Those of a thread.
     limits: Limits,
     started: Duration,
-    assumed: Arc<BTreeMap<GroupNr, GroupDescriptor>>,
+    assumed: Arc<BTreeMap<GroupNr, Option<GroupDescriptor>>>,
     descriptors: Arc<Vec<Option<GroupDescriptor>>>,
     metadata: Arc<Vec<Range<u64>>>,
     orphans: Arc<BTreeSet<u32>>,

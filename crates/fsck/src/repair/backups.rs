@@ -59,15 +59,15 @@ impl Restoration {
             detail: None,
             byte: Some(SUPERBLOCK_OFFSET),
         };
-        if let Some(superblock) = mended(device, corrupt) {
+        let Some(superblock) = find_backup(device) else {
+            let Some(superblock) = mended(device, corrupt) else {
+                return Err(damage);
+            };
             return Ok(Some(Self {
                 superblock,
                 is_backup: false,
                 damage: Some(finding),
             }));
-        }
-        let Some(superblock) = find_backup(device) else {
-            return Err(damage);
         };
         let group = superblock.block_group_nr;
         finding.detail = Some(format!("a backup is in group {group}"));

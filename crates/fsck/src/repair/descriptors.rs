@@ -1,7 +1,9 @@
 //! Repair of group descriptors.
 
 use super::Outcome;
+use super::known_places::{Own, Places};
 use super::patch::Patch;
+use super::places::Named;
 use crate::problems::Task;
 use crate::report::Finding;
 use crate::state::Step;
@@ -10,8 +12,8 @@ use uext4_format::{BlockNr, CorruptKind, GroupDescriptor, GroupNr, group_flag};
 use uext4_num::{low_u32, usize_of};
 
 impl Patch<'_, '_> {
-    /// Takes the places from sound backups. Groups without one, and those that overlap others, are
-    /// placed by what is found there (`places`). Counts and checksums of bitmaps follow later.
+    /// Lets places be that a sound backup has as well. Other groups, and those that overlap others,
+    /// are placed by what is found there (`places`). Counts and checksums of bitmaps follow later.
     pub(super) fn repair_descriptors(
         &mut self,
         tasks: &BTreeMap<Task, Vec<Finding>>,
@@ -23,15 +25,14 @@ impl Patch<'_, '_> {
             let overlaps = problems.any(|problem| problem == CorruptKind::GroupOverlap);
             let own = self.bounded(group)?;
             let backup = self.backup_descriptor(group)?;
-            let repaired = match &backup {
-                Some(backup) => at_places_of(own, backup),
-                None => own,
-            };
-            let has_places = backup.is_some() || !findings.iter().any(is_about_places);
-            if has_places && !overlaps && self.is_possible(group, &repaired) {
-                self.write_descriptor(group, &repaired)?;
+            let agrees = |backup| Places::of(backup) == Places::of(&own);
+            let is_at_its_places =
+                backup.as_ref().is_some_and(agrees) || !findings.iter().any(is_about_places);
+            if is_at_its_places && !overlaps && self.is_possible(group, &own) {
+                self.write_descriptor(group, &own)?;
             } else {
-                unplaced.insert(group, backup);
+                let own = self.own(group, findings);
+                unplaced.insert(group, Named { own, backup });
             }
         }
         let impossible = self.place_groups(unplaced)?;
@@ -44,6 +45,18 @@ impl Patch<'_, '_> {
             }
         });
         Ok(outcomes.collect())
+    }
+
+    fn own(&self, group: GroupNr, findings: &[Finding]) -> Own {
+        let mut problems = findings.iter().map(|finding| &finding.corrupt.problem);
+        let read = self.check.descriptors.get(usize_of(group.0));
+        if read.is_some_and(Option::is_some) {
+            Own::Sound
+        } else if problems.any(|problem| matches!(problem, CorruptKind::Checksum { .. })) {
+            Own::Unsealed
+        } else {
+            Own::Impossible
+        }
     }
 
     /// A descriptor with possible counts, and nothing for unused: backups are as old as the file
@@ -94,13 +107,6 @@ impl Patch<'_, '_> {
         }
         Ok(None)
     }
-}
-
-fn at_places_of(mut descriptor: GroupDescriptor, backup: &GroupDescriptor) -> GroupDescriptor {
-    descriptor.block_bitmap = backup.block_bitmap;
-    descriptor.inode_bitmap = backup.inode_bitmap;
-    descriptor.inode_table = backup.inode_table;
-    descriptor
 }
 
 /// Whether a problem says that the places of a descriptor may be wrong.

@@ -21,21 +21,15 @@ const WRITE_BYTES: u64 = 1 << 20;
 pub(super) type Searched = BTreeMap<(bool, bool), u64>;
 
 impl Patch<'_, '_> {
-    /// Makes an empty inode table: at the first of these places that is free, else anywhere.
+    /// Makes an empty inode table: at this place, else where there is free space.
     pub(super) fn new_table(
         &mut self,
         group: GroupNr,
-        places: &[BlockNr],
+        place: Option<BlockNr>,
         taken: &Taken,
     ) -> Step<Option<BlockNr>> {
         let len = u64::from(self.check.geometry.inode_table_blocks());
-        let limits = GroupDescriptor::places(group, &self.check.geometry);
-        let usual = places.iter().copied().find(|place| {
-            let zone = run(*place, len);
-            let is_inside = zone.start >= limits.start && zone.end <= limits.end;
-            is_inside && taken.0.has_none(&zone) && self.is_unclaimed(taken, &zone)
-        });
-        let place = match usual {
+        let place = match place {
             Some(place) => Some(place),
             None => self.find_run(group, len, taken)?,
         };
@@ -62,7 +56,8 @@ impl Patch<'_, '_> {
     }
 
     /// Free blocks for metadata of a group, in the group if possible. Those come first that bitmaps
-    /// have free as well: what has lost its inodes is marked there.
+    /// have free as well: what has lost its inodes is marked there. Only those if not all damage is
+    /// known.
     pub(super) fn find_run(
         &mut self,
         group: GroupNr,
@@ -74,6 +69,9 @@ impl Patch<'_, '_> {
         let own = run(first, geometry.blocks_in_group(group).into());
         let all = GroupDescriptor::places(group, &geometry);
         for trusts in [true, false] {
+            if !trusts && self.space.has_gaps {
+                break;
+            }
             if let Some(found) = self.find_run_in(own.clone(), len, trusts, taken)? {
                 return Ok(Some(found));
             }

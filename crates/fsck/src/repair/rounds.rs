@@ -9,6 +9,7 @@ use super::patch::Patch;
 use crate::problems::{Area, Problem, Task};
 use crate::report::Finding;
 use crate::state::{Check, Gate, Step, Stop};
+use crate::subject::SharedData;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 
@@ -27,6 +28,8 @@ pub(super) struct Rounds<'d> {
     /// their texts.
     known: HashMap<u64, Known>,
     hasher: RandomState,
+    /// Clusters that may be copied, in all rounds; unknown before the first copy.
+    copies_left: Option<u64>,
     pub(super) changes: Option<Changes>,
     pub(super) descriptors: Descriptors,
     pub(super) report: RepairReport,
@@ -34,6 +37,8 @@ pub(super) struct Rounds<'d> {
 
 #[derive(Clone, Copy)]
 enum Known {
+    /// Accepted, but not possible in so many rounds.
+    Accepted(u8),
     /// In so many rounds.
     Repaired(u8),
     /// By a decision.
@@ -83,6 +88,7 @@ impl<'d> Rounds<'d> {
             seen: 0,
             known: HashMap::new(),
             hasher: RandomState::new(),
+            copies_left: None,
             changes: None,
             descriptors: Descriptors::Unchanged,
             report: RepairReport::default(),
@@ -101,8 +107,13 @@ impl<'d> Rounds<'d> {
         }
         let mut repaired = Vec::new();
         let mut patch = Patch::new(check);
+        patch.space.copies_left = match patch.check.subject.shared_data {
+            SharedData::Parted => Some(u64::MAX),
+            SharedData::Kept => self.copies_left,
+        };
         let mut failed = Vec::new();
         let outcomes = patch.repair_all(area, &tasks)?;
+        self.copies_left = patch.space.copies_left;
         for (findings, outcome) in tasks.into_values().zip(outcomes) {
             match outcome {
                 Outcome::Repaired => repaired.extend(findings),
@@ -110,13 +121,16 @@ impl<'d> Rounds<'d> {
             }
         }
         let changes = patch.into_changes();
-        if repaired.is_empty() {
-            for finding in failed {
+        // Once the others are made, it is known what is free: then there may be space.
+        let may_wait = matches!(area, Area::Descriptor | Area::Map | Area::Connection);
+        for finding in failed {
+            if !may_wait || repaired.is_empty() || !self.may_try_again(&finding) {
                 self.leave_unrepairable(check, finding)?;
             }
+        }
+        if repaired.is_empty() {
             return Ok(());
         }
-        // The others may be possible once these are made: then it is known what is free.
         for finding in repaired {
             self.count_repair(&finding);
         }
@@ -143,6 +157,7 @@ impl<'d> Rounds<'d> {
                 self.leave_unrepairable(check, finding.clone())?;
                 return Ok(false);
             }
+            Some(Known::Accepted(_)) => return Ok(true),
             _ => {}
         }
         let problem = Problem::of(&finding.corrupt);
@@ -178,6 +193,18 @@ impl<'d> Rounds<'d> {
         Ok(())
     }
 
+    /// Counts a repair that was not possible; false if there were too many.
+    fn may_try_again(&mut self, finding: &Finding) -> bool {
+        let known = self.known.entry(self.key(finding));
+        match known.or_insert(Known::Accepted(0)) {
+            Known::Accepted(times) => {
+                *times += 1;
+                *times <= REPEATS_MAX
+            }
+            _ => false,
+        }
+    }
+
     /// Identifies a problem over all rounds.
     fn key(&self, finding: &Finding) -> u64 {
         self.hasher.hash_one(finding.to_string())
@@ -191,9 +218,11 @@ impl<'d> Rounds<'d> {
     fn count_repair(&mut self, finding: &Finding) {
         let known = self.known.entry(self.key(finding));
         let known = known.or_insert(Known::Repaired(0));
-        if let Known::Repaired(times) = known {
-            *times += 1;
-        }
+        *known = match *known {
+            Known::Repaired(times) => Known::Repaired(times + 1),
+            Known::Accepted(_) => Known::Repaired(1),
+            other => other,
+        };
         self.report.n_repaired += 1;
     }
 }

@@ -1,8 +1,9 @@
 //! Copies of data that another structure claimed first: an inode gets clusters of its own with the
 //! same content, so that each file that maps a cluster keeps what it reads.
 //!
-//! Invariant: a round copies at most as many clusters as were in use before, so that files that
-//! share their blocks many times cannot fill the disk that has the image.
+//! Invariant: a repair copies at most as many clusters as were in use before, so that files that
+//! share their blocks many times cannot fill the disk that has the image. What files share by the
+//! feature `shared_blocks` has no such limit.
 
 use super::map_reader::only;
 use super::patch::Patch;
@@ -37,7 +38,7 @@ struct Apart {
 impl Patch<'_, '_> {
     /// Puts what an inode maps into clusters of its own, where another structure claimed them first
     /// or where they do not fit the clusters of the file. Preallocated space becomes a hole there.
-    /// `None` if there is no space, or behind the last copy of this round. The data are written at
+    /// `None` if there is no space, or behind the last copy. The data are written at
     /// once, to clusters that nothing has.
     pub(super) fn set_apart(
         &mut self,
@@ -152,7 +153,7 @@ impl Patch<'_, '_> {
         Ok(true)
     }
 
-    /// As [`Patch::allocate`], for a copy; `None` as well behind the last copy of this round.
+    /// As [`Patch::allocate`], for a copy; `None` as well behind the last copy.
     pub(super) fn allocate_copy(&mut self, goal: BlockNr) -> Step<Option<BlockNr>> {
         let claimed = &self.check.claimed;
         let left = self

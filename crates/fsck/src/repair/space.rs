@@ -47,6 +47,8 @@ pub(super) struct Space {
     pub(super) searched: Searched,
     /// Problems of what was read ahead of its pass.
     pub(super) surveyed: Vec<Finding>,
+    /// Whether there are more such problems.
+    pub(super) has_gaps: bool,
     /// Clusters that may be copied; unknown before the first copy.
     pub(super) copies_left: Option<u64>,
 }
@@ -219,6 +221,11 @@ impl Patch<'_, '_> {
 
     /// Whether the bitmap has the cluster of a block in use, or cannot be believed.
     pub(super) fn is_marked(&mut self, block: BlockNr) -> Step<bool> {
+        Ok(self.mark_of(block)?.unwrap_or(true))
+    }
+
+    /// Whether the bitmap has the cluster of a block in use; `None` if it cannot be believed.
+    pub(super) fn mark_of(&mut self, block: BlockNr) -> Step<Option<bool>> {
         let (group, bit) = self.check.geometry.split_block_to_cluster(block);
         let known = self.space.bitmap.take();
         let bytes = match known.filter(|(read, _)| *read == group) {
@@ -226,9 +233,9 @@ impl Patch<'_, '_> {
             None => self.believable_bitmap(group)?,
         };
         let byte = bytes.get(usize_of(bit / 8));
-        let is_marked = byte.is_none_or(|byte| byte & 1 << (bit % 8) != 0);
+        let mark = byte.map(|byte| byte & 1 << (bit % 8) != 0);
         self.space.bitmap = Some((group, bytes));
-        Ok(is_marked)
+        Ok(mark)
     }
 
     /// The bitmap of a group, without damage; no bytes if it or its descriptor has some, or if it

@@ -1,74 +1,150 @@
 //! Whether blocks look like the inode table of a group.
+//!
+//! With checksums an inode says its number. Without, a directory does, in its entry "."; other
+//! inodes only look like inodes, and do so in a table that begins some blocks beside as well.
 
+use super::known_places::Places;
 use super::patch::Patch;
+use super::places::Taken;
 use crate::state::Step;
+use uext4_format::dirent::begins_directory;
 use uext4_format::extent::{ExtentNode, MAGIC};
 use uext4_format::indirect::{ROOT_POINTERS, pointer};
 use uext4_format::{
     BlockNr, FileType, GroupNr, I_BLOCK_BYTES, Inode, InodeFlags, InodeNr, RawInode,
 };
 
-/// Blocks of a table that are looked at: its inodes are used from the first on.
-const BLOCKS_MAX: u32 = 64;
-/// Inodes that are enough.
-const INODES_MAX: u32 = 32;
+/// Blocks at the start of a table that are looked at: its inodes are used from the first on.
+const FIRST_BLOCKS: u32 = 32;
+/// Further blocks, spread over the rest.
+const SPREAD_BLOCKS: u32 = 32;
+/// Directories that are enough.
+const DIRECTORIES_MAX: u32 = 32;
 /// Most links of a file.
 const LINKS_MAX: u16 = 65_000;
 /// Byte offset of the map in an inode.
 const MAP_AT: usize = 0x28;
 
+/// What the slots of a table say.
+#[derive(Default)]
+pub(super) struct TableEvidence {
+    /// Slots that hold an inode of the group, or one of any group without checksums.
+    pub(super) good: u32,
+    /// Slots that hold something else.
+    pub(super) bad: u32,
+    /// Directories that say the number of their slot, and another.
+    matching: u32,
+    others: u32,
+    has_checksums: bool,
+}
+
+impl TableEvidence {
+    /// Whether this is the table of the group.
+    fn is_sound(&self) -> bool {
+        if self.has_checksums {
+            self.good > 0
+        } else if self.matching + self.others > 0 {
+            self.matching > self.others
+        } else {
+            self.good > self.bad
+        }
+    }
+
+    fn rank(&self) -> (u32, i64) {
+        (self.matching, i64::from(self.good) - i64::from(self.bad))
+    }
+}
+
 impl Patch<'_, '_> {
-    /// Whether there are inodes of this group at these blocks: by their checksums, which include
-    /// their numbers, else by their fields.
-    pub(super) fn is_table_of(&mut self, group: GroupNr, start: BlockNr) -> Step<bool> {
-        let (good, bad) = self.count_inodes(group, start)?;
-        Ok(good > bad)
+    /// The first known place that looks like the table of a group; of those which overlap it, the
+    /// one that does so most.
+    pub(super) fn find_table(
+        &mut self,
+        group: GroupNr,
+        known: &[Places],
+        taken: &Taken,
+    ) -> Step<Option<BlockNr>> {
+        let mut best: Option<(BlockNr, TableEvidence)> = None;
+        let mut seen = Vec::new();
+        for place in known.iter().map(|places| places.inode_table) {
+            let zone = self.table_at(place);
+            let meets = best.as_ref().is_none_or(|(found, _)| {
+                let found = self.table_at(*found);
+                found.start < zone.end && zone.start < found.end
+            });
+            if seen.contains(&place) || !meets || !self.may_be_at(group, taken, &zone) {
+                continue;
+            }
+            seen.push(place);
+            let evidence = self.table_evidence(group, place)?;
+            let is_better = best
+                .as_ref()
+                .is_none_or(|(_, found)| evidence.rank() > found.rank());
+            if evidence.is_sound() && is_better {
+                best = Some((place, evidence));
+            }
+        }
+        Ok(best.map(|(place, _)| place))
     }
 
-    /// Whether nothing at these blocks is something else than inodes of this group.
-    pub(super) fn may_be_table_of(&mut self, group: GroupNr, start: BlockNr) -> Step<bool> {
-        let (_, bad) = self.count_inodes(group, start)?;
-        Ok(bad == 0)
-    }
-
-    /// Slots in use that are inodes of this group, and those that are not.
-    fn count_inodes(&mut self, group: GroupNr, start: BlockNr) -> Step<(u32, u32)> {
+    /// What the slots in use say, if the table of a group is here.
+    pub(super) fn table_evidence(&mut self, group: GroupNr, start: BlockNr) -> Step<TableEvidence> {
         let geometry = self.check.geometry;
-        let blocks = geometry.inode_table_blocks().min(BLOCKS_MAX);
         let per_block = geometry.inodes_per_block();
         let size = usize::from(geometry.inode_size);
-        let (mut good, mut bad) = (0, 0);
-        for at in 0..blocks {
-            if good >= INODES_MAX || bad >= INODES_MAX {
-                break;
-            }
+        let mut evidence = TableEvidence {
+            has_checksums: self.check.checksums.metadata.is_some(),
+            ..TableEvidence::default()
+        };
+        for at in samples(geometry.inode_table_blocks()) {
             let bytes = self.read(BlockNr(start.0 + u64::from(at)))?;
             for (slot, raw) in (0..per_block).zip(bytes.chunks_exact(size)) {
                 let index = at * per_block + slot;
-                if index >= geometry.inodes_per_group || raw.iter().all(|byte| *byte == 0) {
-                    continue;
-                }
-                match self.is_inode(geometry.inode_at(group, index), raw) {
-                    Some(true) => good += 1,
-                    Some(false) => bad += 1,
-                    None => {}
+                if index < geometry.inodes_per_group && raw.iter().any(|byte| *byte != 0) {
+                    self.judge_slot(geometry.inode_at(group, index), raw, &mut evidence)?;
                 }
             }
         }
-        Ok((good, bad))
+        Ok(evidence)
+    }
+
+    fn judge_slot(&mut self, nr: InodeNr, raw: &[u8], evidence: &mut TableEvidence) -> Step {
+        match self.is_inode(nr, raw) {
+            Some(true) => evidence.good += 1,
+            Some(false) => evidence.bad += 1,
+            None => {}
+        }
+        let n_read = evidence.matching + evidence.others;
+        if evidence.has_checksums || n_read >= DIRECTORIES_MAX {
+            return Ok(());
+        }
+        let Some(first) = directory_block(raw).filter(|block| self.check.geometry.contains(*block))
+        else {
+            return Ok(());
+        };
+        let bytes = self.read(first)?;
+        let says = bytes.first_chunk().map_or(0, |nr| u32::from_le_bytes(*nr));
+        if begins_directory(&bytes, nr) {
+            evidence.matching += 1;
+        } else if begins_directory(&bytes, InodeNr(says)) {
+            evidence.others += 1;
+        }
+        Ok(())
     }
 
     /// Whether these bytes, which are not all zero, are those of an inode; `None` if nothing says.
     fn is_inode(&self, nr: InodeNr, raw: &[u8]) -> Option<bool> {
         let (geometry, checksums) = (&self.check.geometry, &self.check.checksums);
-        if checksums.metadata.is_some() {
-            return Some(Inode::verify_unused(raw, nr, geometry, checksums).is_ok());
-        }
         let fields = RawInode(raw);
+        let kind = FileType::from_mode(fields.mode());
+        if checksums.metadata.is_some() {
+            let is_sealed = Inode::verify_unused(raw, nr, geometry, checksums).is_ok();
+            return Some(is_sealed && (kind.is_some() || fields.links() == 0));
+        }
         if fields.mode() == 0 {
             return None;
         }
-        let Some(kind) = FileType::from_mode(fields.mode()) else {
+        let Some(kind) = kind else {
             return Some(false);
         };
         let is_used = fields.links() != 0;
@@ -86,4 +162,31 @@ impl Patch<'_, '_> {
         let mut blocks = (0..ROOT_POINTERS).map(|at| pointer(map, at));
         Some(blocks.all(|block| block.0 == 0 || geometry.contains(block)))
     }
+}
+
+/// The blocks of a table of this length that are looked at.
+fn samples(len: u32) -> impl Iterator<Item = u32> {
+    let first = len.min(FIRST_BLOCKS);
+    let rest = u64::from(len - first);
+    let spread = rest.min(SPREAD_BLOCKS.into());
+    let at = move |nth: u64| first + uext4_num::clamp_u32(nth * rest / spread.max(1));
+    (0..first).chain((0..spread).map(at))
+}
+
+/// The first block of a directory in use, if the inode itself says where it is.
+fn directory_block(raw: &[u8]) -> Option<BlockNr> {
+    let fields = RawInode(raw);
+    let is_directory = FileType::from_mode(fields.mode()) == Some(FileType::Directory);
+    if !is_directory || fields.links() == 0 || fields.flags().contains(InodeFlags::INLINE_DATA) {
+        return None;
+    }
+    let map = raw.get(MAP_AT..MAP_AT + I_BLOCK_BYTES)?;
+    if !fields.flags().contains(InodeFlags::EXTENTS) {
+        return Some(pointer(map, 0));
+    }
+    let root = ExtentNode::new(map);
+    let extent = (root.magic() == MAGIC && root.depth() == 0)
+        .then(|| root.extents().next())
+        .flatten()?;
+    (extent.logical.0 == 0).then_some(extent.start)
 }

@@ -7,6 +7,8 @@ mod check_image;
 #[allow(dead_code, reason = "its main function")]
 mod repair_image;
 
+mod places;
+
 use std::fs::{self, File};
 use std::path::Path;
 use uext4_device::{Access, FileDevice};

@@ -1,8 +1,10 @@
 //! Descriptors that lead elsewhere, without a backup: one group has none.
 
 use super::image::{BLOCK, FIRST, Image, SECOND, contents};
-use crate::RepairAll;
 use crate::repair::Restoration;
+use crate::report::Limits;
+use crate::whole_check::check;
+use crate::{RepairAll, code};
 use uext4_device::BlockDevice;
 use uext4_format::{BlockNr, Feature, GroupDescriptor, GroupNr};
 use uext4_volume::superblock::write_superblock;
@@ -130,6 +132,52 @@ fn one_of_two_groups_with_the_same_table_gets_its_own_back() {
         image.repair_of("group-descriptor.group-overlap");
         assert!(image.read(FIRST) == contents(FIRST, 40));
     }
+}
+
+/// The descriptor names the data of a file, which the backup does not.
+#[test]
+fn a_bitmap_in_the_data_of_a_file_moves() {
+    let image = Image::of_groups(2);
+    image.add_file(FIRST, 40);
+    let data = image.extents(FIRST)[0].start;
+    edit_descriptor(&image, |group| {
+        group.inode_bitmap = data;
+        group.block_bitmap.0 = group.inode_table.0 + 3;
+    });
+    image.repair_of("group-descriptor.group-overlap");
+    assert!(image.read(FIRST) == contents(FIRST, 40));
+}
+
+/// What was never written stays so where another group names the same place.
+#[test]
+fn a_group_that_is_right_keeps_its_descriptor() {
+    let image = Image::of_groups(2);
+    image.add_file(FIRST, 40);
+    let right = GroupNr(1);
+    let before = image.edit(|patch| patch.descriptor(right));
+    assert!(before.flags != 0 && before.itable_unused > 0);
+    edit_descriptor(&image, |group| group.block_bitmap = before.inode_table);
+    image.repair_of("group-descriptor.group-overlap");
+    let after = image.edit(|patch| patch.descriptor(right));
+    assert_eq!(
+        (before.flags, before.itable_unused),
+        (after.flags, after.itable_unused)
+    );
+    assert!(image.read(FIRST) == contents(FIRST, 40));
+}
+
+/// Two zones of a group that meet a third one are one problem.
+#[test]
+fn an_overlap_is_found_once() {
+    let image = image("^has_journal");
+    edit_descriptor(&image, |group| {
+        group.block_bitmap.0 = group.inode_table.0 + 3;
+        group.inode_bitmap.0 = group.inode_table.0 + 5;
+    });
+    let report = check(&image.subject(), &Limits::default()).unwrap();
+    let overlaps = report.findings.iter().map(|finding| code(&finding.corrupt));
+    let overlaps = overlaps.filter(|code| code == "group-descriptor.group-overlap");
+    assert_eq!(overlaps.count(), 1);
 }
 
 /// No descriptor is in a meta group then.

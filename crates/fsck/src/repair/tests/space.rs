@@ -1,11 +1,14 @@
 //! Clusters that repairs take.
 
-use super::image::{BLOCK, FIRST, Image, contents};
+use super::image::{BLOCK, FIRST, Image, SECOND, contents};
+use crate::RepairAll;
 use crate::repair::patch::Patch;
+use crate::repair::repair;
 use crate::repair::shared::Copies;
+use crate::report::Limits;
 use std::collections::BTreeSet;
 use uext4_device::BlockDevice;
-use uext4_format::{BlockNr, GroupNr};
+use uext4_format::{BlockNr, GroupNr, InodeNr};
 
 const CLUSTERS: &str = "^has_journal,bigalloc,^resize_inode";
 
@@ -92,7 +95,7 @@ fn copies_and_nodes_never_go_onto_the_data_of_their_file() {
 
 /// Files that share blocks over and over are no reason to write more than there was.
 #[test]
-fn a_round_copies_no_more_than_was_in_use() {
+fn copies_are_no_more_than_what_was_in_use() {
     let image = Image::new("^has_journal");
     image.add_file(FIRST, 100);
     image.edit(|patch| {
@@ -105,6 +108,29 @@ fn a_round_copies_no_more_than_was_in_use() {
         assert!(patch.allocate(BlockNr(1))?.is_some());
         Ok(())
     });
+}
+
+/// The limit is that of all rounds together.
+#[test]
+fn rounds_copy_no_more_together_than_was_in_use() {
+    let image = Image::new("^has_journal");
+    image.add_file(FIRST, 300);
+    let first = image.inode(FIRST);
+    let others: Vec<InodeNr> = (SECOND.0..SECOND.0 + 8).map(InodeNr).collect();
+    for nr in &others {
+        image.add_file(*nr, 1);
+    }
+    for nr in others {
+        image.edit_inode(nr, |inode| {
+            (inode.i_block, inode.size) = (first.i_block, first.size)
+        });
+    }
+    let in_use = |image: &Image| image.edit(|patch| Ok(patch.check.claimed.count()));
+    let before = in_use(&image);
+    let report = repair(image.subject(), &mut RepairAll, &Limits::default()).unwrap();
+    assert!(!report.is_sound(), "{before} {}", in_use(&image));
+    assert!(in_use(&image) <= 2 * before);
+    assert_eq!(image.read(FIRST), contents(FIRST, 300));
 }
 
 /// Runs of more than a write, with a block that this round changes.
