@@ -127,6 +127,27 @@ fn a_damaged_table_is_not_made_empty() {
     }
 }
 
+/// The backup of the descriptor that is wrong has its own table.
+#[test]
+fn a_group_does_not_take_the_table_of_another() {
+    for (wrong, right) in [(0, 1), (1, 0)] {
+        let dir = oracle::scratch_dir().expect("there is room");
+        let args = ["-b", "1024", "-O", "^metadata_csum,^uninit_bg,^has_journal"];
+        let image = image(dir.path(), 16, &args, 20);
+        let shown = oracle::debugfs_one(&image, "stats").expect("it runs");
+        let tables: Vec<&str> = shown
+            .split("inode table at ")
+            .skip(1)
+            .filter_map(|rest| rest.split(|char: char| !char.is_ascii_digit()).next())
+            .collect();
+        let set = format!("set_block_group {wrong} inode_table {}", tables[right]);
+        oracle::debugfs(&image, oracle::Access::Write, &[set]).expect("it is set");
+        assert!(!oracle::e2fsck(&image).expect("it runs").is_clean());
+        repair(&image);
+        assert_files(&image, 20);
+    }
+}
+
 /// The backups say that the descriptors are in meta groups.
 #[test]
 fn a_backup_is_better_than_no_meta_groups() {
