@@ -25,9 +25,9 @@ impl Patch<'_, '_> {
             let overlaps = problems.any(|problem| problem == CorruptKind::GroupOverlap);
             let own = self.bounded(group)?;
             let backup = self.backup_descriptor(group)?;
-            let agrees = |backup| Places::of(backup) == Places::of(&own);
+            let backup_places = backup.as_ref().map(Places::of);
             let is_at_its_places =
-                backup.as_ref().is_some_and(agrees) || !findings.iter().any(is_about_places);
+                backup_places == Some(Places::of(&own)) || !findings.iter().any(is_about_places);
             if is_at_its_places && !overlaps && self.is_possible(group, &own) {
                 self.write_descriptor(group, &own)?;
             } else {
@@ -35,7 +35,7 @@ impl Patch<'_, '_> {
                 unplaced.insert(group, Named { own, backup });
             }
         }
-        let impossible = self.place_groups(unplaced)?;
+        let impossible = self.assign_groups(unplaced)?;
         let numbers = tasks.keys().map(|task| GroupNr(low_u32(task.nr)));
         let outcomes = numbers.map(|group| {
             if impossible.contains(&group) {

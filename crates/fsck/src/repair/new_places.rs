@@ -1,8 +1,8 @@
 //! The places that the metadata of a group gets: what is known, where nothing else has it.
 //!
-//! Invariants: what a file has, or a damaged map names, is never taken. A place that only one source
-//! names is not taken if a bitmap that can be believed has it in use: that may be of an inode which
-//! is lost. A table with inodes of the group is never made empty.
+//! Invariants: what a file has, or a damaged map names, is never taken. A place that only one
+//! source names is not taken if a bitmap that can be believed has it in use: that may be of an
+//! inode which is lost. A table with inodes of the group is never made empty.
 
 use super::known_places::{Own, Places};
 use super::patch::Patch;
@@ -43,7 +43,7 @@ impl Known {
 impl Patch<'_, '_> {
     /// Gives the metadata of a group the best places, with the table that was found; false if there
     /// is no space.
-    pub(super) fn place_group(
+    pub(super) fn assign_group(
         &mut self,
         group: GroupNr,
         unplaced: &Unplaced,
@@ -67,12 +67,12 @@ impl Patch<'_, '_> {
         };
         self.put(taken, self.table_at(table))?;
         descriptor.inode_table = table;
-        let blocks = self.place_bitmap(group, &of(|at| at.block_bitmap), taken)?;
+        let blocks = self.assign_bitmap(group, &of(|at| at.block_bitmap), taken)?;
         let Some((block_bitmap, is_new_block_bitmap)) = blocks else {
             return Ok(false);
         };
         descriptor.block_bitmap = block_bitmap;
-        let inodes = self.place_bitmap(group, &of(|at| at.inode_bitmap), taken)?;
+        let inodes = self.assign_bitmap(group, &of(|at| at.inode_bitmap), taken)?;
         let Some((inode_bitmap, is_new_inode_bitmap)) = inodes else {
             return Ok(false);
         };
@@ -119,7 +119,7 @@ impl Patch<'_, '_> {
     }
 
     /// The place of a bitmap, and whether it has to be written.
-    fn place_bitmap(
+    fn assign_bitmap(
         &mut self,
         group: GroupNr,
         known: &Known,
@@ -157,9 +157,10 @@ impl Patch<'_, '_> {
         !taken.0.has_none(&run(self.first_block(cluster), ratio))
     }
 
-    /// Whether these blocks, which nothing claims, may be overwritten: no bitmap says that something
-    /// has them. That is said of the right place of metadata as well, so it does not count if several
-    /// sources name it. Where not all damage is known, a bitmap has to say that they are free.
+    /// Whether these blocks, which nothing claims, may be overwritten: no bitmap says that
+    /// something has them. That is said of the right place of metadata as well, so it does not
+    /// count if several sources name it. Where not all damage is known, a bitmap has to say that
+    /// they are free.
     fn may_fill(&mut self, taken: &Taken, zone: &Range<u64>, is_confirmed: bool) -> Step<bool> {
         for cluster in self.check.clusters(zone.clone()) {
             if self.has_metadata(taken, cluster) {

@@ -36,7 +36,7 @@ pub(super) fn run(start: BlockNr, len: u64) -> Range<u64> {
 
 impl Patch<'_, '_> {
     /// Gives places to the metadata of these groups; returns those for which there is no space.
-    pub(super) fn place_groups(&mut self, unplaced: Unplaced) -> Step<BTreeSet<GroupNr>> {
+    pub(super) fn assign_groups(&mut self, unplaced: Unplaced) -> Step<BTreeSet<GroupNr>> {
         let mut impossible = BTreeSet::new();
         if unplaced.is_empty() {
             return Ok(impossible);
@@ -67,7 +67,7 @@ impl Patch<'_, '_> {
         }
         for group in others {
             let table = tables.get(&group).copied();
-            if !self.place_group(group, &unplaced, table, &mut taken)? {
+            if !self.assign_group(group, &unplaced, table, &mut taken)? {
                 impossible.insert(group);
             }
         }

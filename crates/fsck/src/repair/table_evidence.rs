@@ -7,12 +7,13 @@ use super::known_places::Places;
 use super::patch::Patch;
 use super::places::Taken;
 use crate::state::Step;
-use uext4_format::dirent::begins_directory;
+use uext4_format::dirent::{RecordHeader, begins_directory};
 use uext4_format::extent::{ExtentNode, MAGIC};
 use uext4_format::indirect::{ROOT_POINTERS, pointer};
 use uext4_format::{
     BlockNr, FileType, GroupNr, I_BLOCK_BYTES, Inode, InodeFlags, InodeNr, RawInode,
 };
+use uext4_num::clamp_u32;
 
 /// Blocks at the start of a table that are looked at: its inodes are used from the first on.
 const FIRST_BLOCKS: u32 = 32;
@@ -123,10 +124,10 @@ impl Patch<'_, '_> {
             return Ok(());
         };
         let bytes = self.read(first)?;
-        let says = bytes.first_chunk().map_or(0, |nr| u32::from_le_bytes(*nr));
+        let says = RecordHeader::read(&bytes, bytes.len()).map(|header| header.inode);
         if begins_directory(&bytes, nr) {
             evidence.matching += 1;
-        } else if begins_directory(&bytes, InodeNr(says)) {
+        } else if says.is_some_and(|other| begins_directory(&bytes, other)) {
             evidence.others += 1;
         }
         Ok(())
@@ -169,8 +170,8 @@ fn samples(len: u32) -> impl Iterator<Item = u32> {
     let first = len.min(FIRST_BLOCKS);
     let rest = u64::from(len - first);
     let spread = rest.min(SPREAD_BLOCKS.into());
-    let at = move |nth: u64| first + uext4_num::clamp_u32(nth * rest / spread.max(1));
-    (0..first).chain((0..spread).map(at))
+    let rest = (0..spread).map(move |nth| first + clamp_u32(nth * rest / spread));
+    (0..first).chain(rest)
 }
 
 /// The first block of a directory in use, if the inode itself says where it is.

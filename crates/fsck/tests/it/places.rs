@@ -87,10 +87,17 @@ fn tables_at_their_usual_places_are_found_without_any_descriptor() {
 fn a_table_is_not_found_some_blocks_beside() {
     let dir = oracle::scratch_dir().expect("there is room");
     let features = "flex_bg,^metadata_csum,^uninit_bg,^has_journal";
-    let image = image(dir.path(), 8, &["-b", "1024", "-O", features], 20);
+    let image = image(dir.path(), 8, &["-b", "1024", "-O", features], 4);
+    let empty = dir.path().join("empty");
+    fs::write(&empty, []).expect("a file");
+    let write = |nr: u64| format!("write {} empty{nr}", empty.display());
+    let commands: Vec<String> = (0..60).map(write).collect();
+    oracle::debugfs(&image, oracle::Access::Write, &commands).expect("files");
     put(&image, 2, &[0; BLOCK as usize]);
     repair(&image);
-    assert_files(&image, 20);
+    assert_files(&image, 4);
+    let names = oracle::debugfs_one(&image, "ls -p").expect("it runs");
+    assert_eq!(names.matches("/empty").count(), 60);
 }
 
 /// A burst hits the descriptor, the bitmaps and the first inodes; the others stay.
@@ -160,4 +167,6 @@ fn a_backup_is_better_than_no_meta_groups() {
     drop(file);
     repair(&image);
     assert_files(&image, 8);
+    let header = oracle::dumpe2fs(&image).expect("a superblock");
+    assert!(header.has_feature("meta_bg"));
 }
