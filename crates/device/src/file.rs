@@ -24,12 +24,15 @@ use std::num::NonZeroU64;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use uext4_num::u64_of;
+use uext4_num::{clamp_usize, u64_of};
 use uext4_sync::atomic::{AtomicU64, Ordering};
 use uext4_sync::{Mutex, OnceLock, Rank, io_point};
 
 /// Segments per `pwritev` (`IOV_MAX` of Linux).
 const SEGMENTS_MAX: usize = 1024;
+
+/// Bytes that the system reads for one hint, as it is set up ordinarily.
+const HINT_BYTES: u64 = 128 << 10;
 
 /// Access mode of an open device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -391,9 +394,14 @@ impl BlockDevice for FileDevice {
     }
     fn read_ahead(&self, offset: u64, len: u64) {
         let inside = range::check(self.size_bytes(), offset, len).is_ok();
-        if let (true, Some(len)) = (inside, NonZeroU64::new(len)) {
-            let start = self.start + offset;
-            let _a_hint = rustix::fs::fadvise(&self.file, start, Some(len), Advice::WillNeed);
+        if !inside {
+            return;
+        }
+        // The system reads no more than its own window for one hint.
+        for at in (offset..offset + len).step_by(clamp_usize(HINT_BYTES)) {
+            let part = NonZeroU64::new(HINT_BYTES.min(offset + len - at));
+            let start = self.start + at;
+            let _a_hint = rustix::fs::fadvise(&self.file, start, part, Advice::WillNeed);
         }
     }
     fn is_rotational(&self) -> bool {

@@ -40,7 +40,7 @@ pub use overlay::Overlay;
 pub use prefetch::{LINE_BYTES, prefetch};
 pub use read_only::ReadOnly;
 pub use record::Recorder;
-pub use scratch::{Plain, Scratch, ScratchPage};
+pub use scratch::{SCRATCH_PAGE_BYTES, Scratch};
 pub use snapshot::{
     Changes, Snapshot, SnapshotDevice, SnapshotEnd, SnapshotLimits, SnapshotStart, SnapshotUsage,
     Snapshots, Taken,

@@ -1,99 +1,112 @@
-//! Memory in a file without a name, for what does not have to stay in memory: the system writes its
-//! pages to the file when it needs their memory, and reads them again when they are used.
+//! Pages in a file without a name, for what does not have to stay in memory: they are read and
+//! written one by one, through the cache of the system, which has its memory back when it needs it.
 //!
-//! Layout: pages of 4 KiB in chunks, each a shared mapping of a part of the file.
-//! Invariants: the storage of a chunk is reserved before it is mapped, so that a full file system
-//! is an error here and not a signal later. Each page has one owner.
+//! Invariants: the storage of a page is reserved before the page is there, and never more than the
+//! file leaves free for others. The first failure stays: what is read from then on is not to be
+//! trusted, and [`Scratch::check`] says so.
 
+use crate::Error;
 use rustix::fs::{FallocateFlags, Mode, OFlags};
-use rustix::mm::{MapFlags, ProtFlags};
+use rustix::process::{Resource, getrlimit};
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::marker::PhantomData;
-use std::ops::{Deref, DerefMut};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
-use std::ptr::NonNull;
 use uext4_num::u64_of;
-use uext4_sync::Arc;
+use uext4_sync::OnceLock;
+use uext4_sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes of a page.
-const PAGE_BYTES: usize = 4096;
+pub const SCRATCH_PAGE_BYTES: usize = 4096;
 
-/// Bytes that are mapped at once.
-const CHUNK_BYTES: usize = 1 << 20;
+/// Bytes that are reserved at once.
+const CHUNK_BYTES: u64 = 1 << 20;
 
-/// Numbers that a page may hold: those of which any bytes are a value.
-pub trait Plain: Copy + sealed::Sealed {}
-
-impl Plain for u8 {}
-impl Plain for u64 {}
-
-mod sealed {
-    pub trait Sealed {}
-    impl Sealed for u8 {}
-    impl Sealed for u64 {}
-}
-
-/// A file of pages.
+/// A file of pages, of which one thread at a time makes new ones.
 pub struct Scratch {
     file: File,
-    chunk: Option<Arc<Chunk>>,
-    /// Bytes of this chunk that have owners.
-    used: usize,
-    /// Bytes of the file.
-    len: u64,
+    /// Bytes of the pages.
+    len: AtomicU64,
+    failed: OnceLock<io::ErrorKind>,
 }
 
 impl Scratch {
-    /// A new file in a directory, which has no name, and ends with its last page.
+    /// A new file in a directory, which has no name, and ends with its owner.
     ///
     /// # Errors
     /// Those of the file system.
     pub fn in_dir(dir: &Path) -> io::Result<Self> {
         Ok(Self {
             file: nameless(dir)?,
-            chunk: None,
-            used: CHUNK_BYTES,
-            len: 0,
+            len: AtomicU64::new(0),
+            failed: OnceLock::new(),
         })
     }
 
-    /// A new page of zeroes.
+    /// A new page of these bytes; answers its offset.
     ///
     /// # Errors
-    /// Those of the file system, if the file cannot grow, and of the mapping;
-    /// [`io::ErrorKind::StorageFull`] if the file would have more than what it leaves free.
-    pub fn page<T: Plain>(&mut self) -> io::Result<ScratchPage<T>> {
-        let chunk = match &self.chunk {
-            Some(chunk) if self.used < CHUNK_BYTES => chunk,
-            _ => {
-                let there = rustix::fs::fstatvfs(&self.file)?;
-                let free = there.f_bavail.saturating_mul(there.f_frsize);
-                if !may_grow(self.len, free) {
-                    return Err(io::ErrorKind::StorageFull.into());
-                }
-                let next = Chunk::of(&self.file, self.len)?;
-                self.len += u64_of(CHUNK_BYTES);
-                self.used = 0;
-                self.chunk.insert(Arc::new(next))
-            }
-        };
-        let chunk = Arc::clone(chunk);
-        let at = self.used;
-        self.used += PAGE_BYTES;
-        Ok(ScratchPage {
-            chunk,
-            at,
-            values: PhantomData,
+    /// Those of the file system; [`io::ErrorKind::StorageFull`] if the file would have more than
+    /// what it leaves free, [`io::ErrorKind::FileTooLarge`] at the limit of the process.
+    pub fn page(&self, bytes: &[u8; SCRATCH_PAGE_BYTES]) -> io::Result<u64> {
+        let at = self.len.load(Ordering::Relaxed);
+        if at.is_multiple_of(CHUNK_BYTES) {
+            self.reserve(at)?;
+        }
+        self.file.write_all_at(bytes, at)?;
+        self.len
+            .store(at + u64_of(SCRATCH_PAGE_BYTES), Ordering::Relaxed);
+        Ok(at)
+    }
+
+    fn reserve(&self, at: u64) -> io::Result<()> {
+        let there = rustix::fs::fstatvfs(&self.file)?;
+        let free = there.f_bavail.saturating_mul(there.f_frsize);
+        if !may_grow(at, free) {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        // Beyond it the system would end the process by a signal.
+        let most = getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX);
+        if at + CHUNK_BYTES > most {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        rustix::fs::fallocate(&self.file, FallocateFlags::empty(), at, CHUNK_BYTES)?;
+        Ok(())
+    }
+
+    /// Reads a part of a page; zeroes if that fails.
+    pub fn read(&self, at: u64, out: &mut [u8]) {
+        if let Err(error) = self.file.read_exact_at(out, at) {
+            let _a_first = self.failed.set(error.kind());
+            out.fill(0);
+        }
+    }
+
+    /// Writes a part of a page.
+    pub fn write(&self, at: u64, bytes: &[u8]) {
+        if let Err(error) = self.file.write_all_at(bytes, at) {
+            let _a_first = self.failed.set(error.kind());
+        }
+    }
+
+    /// Whether all reads so far have returned what was written.
+    ///
+    /// # Errors
+    /// The first failure, also of a page that the system has written by itself.
+    pub fn check(&self) -> Result<(), Error> {
+        let written = self.file.sync_data().map_err(|error| error.kind());
+        let failed = self.failed.get().copied().map_or(written, Err);
+        failed.map_err(|kind| {
+            let text = format!("the temporary file for large arrays: {kind}");
+            Error::io("use", 0, 0, io::Error::new(kind, text))
         })
     }
 }
 
 /// Whether a file of `len` bytes may have one more chunk, with so many bytes free beside it.
 fn may_grow(len: u64, free: u64) -> bool {
-    let grown = len.saturating_add(u64_of(CHUNK_BYTES));
-    grown <= free.saturating_sub(u64_of(CHUNK_BYTES))
+    let grown = len.saturating_add(CHUNK_BYTES);
+    grown <= free.saturating_sub(CHUNK_BYTES)
 }
 
 fn nameless(dir: &Path) -> io::Result<File> {
@@ -111,101 +124,51 @@ fn nameless(dir: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// A mapped part of the file.
-struct Chunk {
-    start: NonNull<u8>,
-}
-
-// SAFETY: a chunk is memory that belongs to no thread; its bytes are reached through the owners of
-// its pages alone, which follow the rules of references.
-unsafe impl Send for Chunk {}
-// SAFETY: as above.
-unsafe impl Sync for Chunk {}
-
-impl Chunk {
-    fn of(file: &File, at: u64) -> io::Result<Self> {
-        let len = u64_of(CHUNK_BYTES);
-        rustix::fs::fallocate(file, FallocateFlags::empty(), at, len)?;
-        let access = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: the address is for the system to choose, so that no other mapping is replaced.
-        // The file has no name and is not shared, so that nobody shortens it.
-        let start = unsafe {
-            rustix::mm::mmap(
-                std::ptr::null_mut(),
-                CHUNK_BYTES,
-                access,
-                MapFlags::SHARED,
-                file,
-                at,
-            )
-        }?;
-        let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Self { start })
-    }
-}
-
-impl Drop for Chunk {
-    fn drop(&mut self) {
-        // SAFETY: the mapping is of this length, and its last user is gone.
-        let _unmapped = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), CHUNK_BYTES) };
-    }
-}
-
-/// A page of numbers in a [`Scratch`], which it keeps.
-pub struct ScratchPage<T> {
-    chunk: Arc<Chunk>,
-    /// Its offset in the chunk, in bytes.
-    at: usize,
-    values: PhantomData<T>,
-}
-
-impl<T: Plain> Deref for ScratchPage<T> {
-    type Target = [T];
-    fn deref(&self) -> &[T] {
-        // SAFETY: the page is inside of the chunk, which lives as long, and is aligned to its own
-        // size; any bytes are values of a plain type. No other page has these bytes, so that
-        // they change through `&mut self` only.
-        unsafe {
-            let start = self.chunk.start.add(self.at).cast::<T>();
-            std::slice::from_raw_parts(start.as_ptr(), PAGE_BYTES / size_of::<T>())
-        }
-    }
-}
-
-impl<T: Plain> DerefMut for ScratchPage<T> {
-    fn deref_mut(&mut self) -> &mut [T] {
-        // SAFETY: as for `deref`; `&mut self` is the only reference to the only owner.
-        unsafe {
-            let start = self.chunk.start.add(self.at).cast::<T>();
-            std::slice::from_raw_parts_mut(start.as_ptr(), PAGE_BYTES / size_of::<T>())
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn filled(with: u8) -> [u8; SCRATCH_PAGE_BYTES] {
+        [with; SCRATCH_PAGE_BYTES]
+    }
+
     #[test]
-    fn pages_are_apart_and_outlive_their_file() {
-        const N: usize = CHUNK_BYTES / PAGE_BYTES + 5;
-        let dir = std::env::temp_dir();
-        let mut scratch = Scratch::in_dir(&dir).expect("a file");
-        let mut pages: Vec<ScratchPage<u64>> =
-            (0..N).map(|_| scratch.page().expect("a page")).collect();
-        for (nr, page) in pages.iter_mut().enumerate() {
-            assert_eq!(**page, [0; PAGE_BYTES / 8]);
-            page.fill(u64_of(nr));
+    fn pages_are_apart() {
+        const N: u8 = 250;
+        let scratch = Scratch::in_dir(&std::env::temp_dir()).expect("a file");
+        // More than one chunk.
+        let pages = (0..2 * u64::from(N)).map(|nr| scratch.page(&filled(nr.to_le_bytes()[0])));
+        let pages: Vec<u64> = pages.map(|page| page.expect("a page")).collect();
+        scratch.write(pages[3] + 7, &[9, 8]);
+        let mut page = filled(0);
+        for (nr, at) in pages.iter().enumerate() {
+            scratch.read(*at, &mut page);
+            let mut expected = filled(nr.to_le_bytes()[0]);
+            if nr == 3 {
+                expected[7..9].copy_from_slice(&[9, 8]);
+            }
+            assert_eq!(page, expected);
         }
-        drop(scratch);
-        for (nr, page) in pages.iter().enumerate() {
-            assert_eq!(**page, [u64_of(nr); PAGE_BYTES / 8]);
-        }
+        scratch.check().expect("nothing has failed");
+    }
+
+    #[test]
+    fn a_failure_stays() {
+        let scratch = Scratch::in_dir(&std::env::temp_dir()).expect("a file");
+        let at = scratch.page(&filled(5)).expect("a page");
+        let mut part = [1; 8];
+        scratch.file.set_len(0).expect("it is its own");
+        scratch.read(at, &mut part);
+        assert_eq!(part, [0; 8]);
+        scratch.write(at, &filled(5));
+        scratch.read(at, &mut part);
+        let error = scratch.check().expect_err("a read has failed");
+        assert!(error.to_string().contains("temporary file"), "{error}");
     }
 
     #[test]
     fn a_file_leaves_space_for_others() {
-        let chunk = u64_of(CHUNK_BYTES);
+        let chunk = CHUNK_BYTES;
         assert!(may_grow(0, 2 * chunk) && may_grow(9 * chunk, 11 * chunk));
         assert!(!may_grow(0, 2 * chunk - 1) && !may_grow(9 * chunk, 10 * chunk));
         assert!(!may_grow(u64::MAX, u64::MAX));

@@ -58,8 +58,8 @@
 //! | make it larger | [`Filesystem::grow`], or [`resize::grow`] if it is not mounted |
 //! | read structures on disk | [`mod@format`] |
 //!
-//! `examples/` has programs that make an image, list one, write one with many threads, and check one
-//! that is mounted. Checks and repairs without a mount are `uext4_fsck::{Check, Repair}`.
+//! `examples/` has programs that make an image, list one, write one with many threads, and check
+//! one that is mounted. Checks and repairs without a mount are `uext4_fsck::{Check, Repair}`.
 //!
 //! # Threads
 //!

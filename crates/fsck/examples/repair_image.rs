@@ -3,6 +3,7 @@
 
 use std::error::Error;
 use std::fs::File;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
 use uext4_device::{Access, FileDevice};
@@ -37,7 +38,10 @@ fn main() -> Result<(), Box<dyn Error>> {
 /// True if nothing is left to repair. `uext4 undo` takes the file.
 pub(crate) fn run(image: &Path, undo: &Path) -> Result<bool, Box<dyn Error>> {
     let device = Arc::new(FileDevice::open(image, Access::ReadWrite)?);
-    let repair = Repair::new(device).undo(File::create_new(undo)?);
+    let mut options = File::options();
+    // It has old contents of the file system.
+    let options = options.read(true).write(true).create_new(true).mode(0o600);
+    let repair = Repair::new(device).undo(options.open(undo)?);
     let report = repair.decisions(&mut KeepNames).threads(2).run()?;
     Ok(report.is_sound())
 }

@@ -3,7 +3,7 @@
 
 use crate::directories::LARGE_BLOCKS;
 use crate::slots::written_inodes;
-use crate::state::{Check, Step};
+use crate::state::{Check, Step, Stop};
 use std::ops::Range;
 use uext4_format::extent::ExtentNode;
 use uext4_format::indirect::{DIRECT_BLOCKS, pointer};
@@ -20,6 +20,9 @@ pub(crate) struct Turn {
 /// Bytes between two ranges that are read as one: less than a seek costs.
 const GAP_BYTES: u64 = 32 << 10;
 
+/// Most bytes that are asked for at once.
+const ASKED_BYTES: u64 = 8 << 20;
+
 impl Check<'_> {
     /// Asks for blocks that are read soon.
     pub(crate) fn ask_for(&self, mut ranges: Vec<Range<u64>>) {
@@ -35,8 +38,13 @@ impl Check<'_> {
             }
             is_close
         });
+        let mut left = ASKED_BYTES;
         for range in ranges {
-            let bytes = (range.end - range.start) * size;
+            let bytes = left.min((range.end - range.start) * size);
+            left -= bytes;
+            if bytes == 0 {
+                break;
+            }
             self.device.read_ahead(range.start * size, bytes);
         }
     }
@@ -99,7 +107,14 @@ impl Check<'_> {
             if !run.contains(&(byte / size)) {
                 run = self.run_of(byte / size, &numbers[at + 1..]);
                 let blocks = clamp_u32(clamp_usize(run.end - run.start));
-                self.read_run(BlockNr(run.start), blocks, &mut bytes)?;
+                match self.read_run(BlockNr(run.start), blocks, &mut bytes) {
+                    // Blocks between those with inodes may be bad.
+                    Err(Stop::Failed(_)) if blocks > 1 => {
+                        run.end = run.start + 1;
+                        self.read_run(BlockNr(run.start), 1, &mut bytes)?;
+                    }
+                    read => read?,
+                }
             }
             let start = clamp_usize(byte - run.start * size);
             let end = start + usize::from(self.geometry.inode_size);

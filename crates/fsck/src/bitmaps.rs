@@ -16,7 +16,10 @@ impl Check<'_> {
         for group in self.groups() {
             self.advance(Pass::Bitmaps, usize_of(group.0), groups);
             if group.0.is_multiple_of(ASKED_GROUPS) {
-                self.ask_for_bitmaps(group.0..group.0.saturating_add(2 * ASKED_GROUPS));
+                let next = group.0.saturating_add(ASKED_GROUPS);
+                // The first ones were not asked for before.
+                let first = if group.0 == 0 { 0 } else { next };
+                self.ask_for_bitmaps(first..next.saturating_add(ASKED_GROUPS));
             }
             if let Some(descriptor) = self.descriptors[usize_of(group.0)].clone() {
                 self.check_bitmap(group, &descriptor)?;

@@ -2,8 +2,9 @@
 
 use super::paged::Paged;
 use std::ops::Range;
-use std::path::Path;
+use uext4_device::Scratch;
 use uext4_num::low_u32;
+use uext4_sync::Arc;
 
 #[derive(Default)]
 pub(crate) struct Bits(Paged<u64>);
@@ -87,20 +88,20 @@ impl Bits {
     }
 
     /// As [`Paged::make_room`].
-    pub(crate) fn make_room(&mut self, dir: Option<&Path>) -> u64 {
-        self.0.make_room(dir)
+    pub(crate) fn make_room(&mut self, scratch: Option<&Arc<Scratch>>) -> u64 {
+        self.0.make_room(scratch)
     }
 
     /// Inserts numbers; returns how many of those inside the set were new.
     pub(crate) fn put_all(&mut self, range: Range<u64>) -> u64 {
         let mut n_new = 0;
         for at in words(&range) {
-            let Some(word) = self.0.get_mut(at) else {
+            let (mask, word) = (mask(at * 64, &range), self.0.get(at));
+            let new = mask & !word;
+            if new != 0 && !self.0.set(at, word | mask) {
                 break;
-            };
-            let mask = mask(at * 64, &range);
-            n_new += u64::from((mask & !*word).count_ones());
-            *word |= mask;
+            }
+            n_new += u64::from(new.count_ones());
         }
         n_new
     }

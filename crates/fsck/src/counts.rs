@@ -2,9 +2,10 @@
 
 use super::paged::Paged;
 use std::collections::BTreeMap;
-use std::path::Path;
+use uext4_device::Scratch;
 use uext4_format::{FileType, InodeNr};
 use uext4_num::low_u8;
+use uext4_sync::Arc;
 
 /// Largest number that half a byte of counts has.
 const NARROW_MAX: u16 = 14;
@@ -67,8 +68,8 @@ impl AllCounts {
     }
 
     /// As [`Paged::make_room`].
-    pub(crate) fn make_room(&mut self, dir: Option<&Path>) -> u64 {
-        self.narrow.make_room(dir)
+    pub(crate) fn make_room(&mut self, scratch: Option<&Arc<Scratch>>) -> u64 {
+        self.narrow.make_room(scratch)
     }
 
     /// As [`Paged::prefetch`].
@@ -88,26 +89,30 @@ impl AllCounts {
 
     pub(crate) fn set(&mut self, nr: u32, counts: Counts) {
         let Counts { wanted, found } = counts;
-        let Some(byte) = self.narrow.get_mut(nr.into()) else {
-            return;
-        };
-        if wanted <= NARROW_MAX && found <= NARROW_MAX {
-            *byte = low_u8(wanted | found << 4);
+        let is_narrow = wanted <= NARROW_MAX && found <= NARROW_MAX;
+        let byte = if is_narrow {
+            low_u8(wanted | found << 4)
         } else {
-            *byte = Self::IS_WIDE;
+            Self::IS_WIDE
+        };
+        if self.narrow.set(nr.into(), byte) && !is_narrow {
             self.wide.insert(nr, counts);
         }
     }
 
-    /// Counts a link that was found; returns how much memory that took.
-    pub(crate) fn count(&mut self, nr: u32) -> u64 {
+    /// Memory that one more link of an inode takes, in bytes.
+    pub(crate) fn link_bytes(&self, nr: u32) -> u64 {
         let Counts { wanted, found } = self.get(nr);
-        let was_wide = wanted.max(found) > NARROW_MAX;
-        let found = found.saturating_add(1);
+        let is_wide = wanted.max(found) <= NARROW_MAX && found == NARROW_MAX;
         let at = u64::from(nr);
-        let page = self.narrow.more_bytes(at..at + 1);
+        self.narrow.more_bytes(at..at + 1) + u64::from(is_wide) * BYTES_PER_WIDE
+    }
+
+    /// Counts a link that was found.
+    pub(crate) fn count(&mut self, nr: u32) {
+        let Counts { wanted, found } = self.get(nr);
+        let found = found.saturating_add(1);
         self.set(nr, Counts { wanted, found });
-        page + u64::from(!was_wide && found > NARROW_MAX) * BYTES_PER_WIDE
     }
 }
 
@@ -122,7 +127,8 @@ mod tests {
             counts.set(nr, Counts { wanted, found: 0 });
             let mut bytes = 0;
             for found in 1..=100 {
-                bytes += counts.count(nr);
+                bytes += counts.link_bytes(nr);
+                counts.count(nr);
                 let is = counts.get(nr);
                 assert_eq!((is.wanted, is.found), (wanted, found));
             }

@@ -1,42 +1,23 @@
 //! Check of directories: their blocks and entries, and the inodes that these name.
 
 use super::ahead::{Turn, one};
-use super::entries::Rules;
 use super::index::Htree;
 use super::names::Reach;
+use super::opened::{Dir, Opened};
 use crate::report::Pass;
 use crate::state::{Check, Step};
 use uext4_format::dirent::{BlockKind, LeafTail, verify_block};
 use uext4_format::inline_data;
 use uext4_format::xattr::{XattrName, XattrValue, decode_ibody};
-use uext4_format::{
-    BlockNr, CorruptKind, DamageLocation, Feature, Inode, InodeFlags, InodeNr, Seed,
-};
+use uext4_format::{BlockNr, CorruptKind, DamageLocation, Feature, Inode, InodeFlags, InodeNr};
 use uext4_num::{clamp_u32, u64_of, usize_of};
 
 /// Directories of a part that one thread checks at a time. Tests have many parts.
-const PART_DIRECTORIES: usize = if cfg!(test) { 2 } else { 64 };
+const PART_DIRECTORIES: usize = if cfg!(test) { 2 } else { 16 };
 
 /// Blocks of a part of a large directory, and of a directory that is large.
 const PART_BLOCKS: usize = if cfg!(test) { 2 } else { 64 };
 pub(crate) const LARGE_BLOCKS: u64 = if cfg!(test) { 3 } else { 64 };
-
-/// The directory being checked.
-#[derive(Clone, Copy)]
-pub(crate) struct Dir {
-    pub(crate) nr: InodeNr,
-    pub(crate) rules: Rules,
-    pub(crate) seed: Option<Seed>,
-    pub(crate) tail: LeafTail,
-    is_indexed: bool,
-}
-
-/// Directories of a part, before they are checked.
-pub(crate) struct Opened {
-    part: usize,
-    bytes: u64,
-    directories: Vec<(Dir, Inode)>,
-}
 
 impl Check<'_> {
     /// Checks many small directories at a time, then each large one, which has parts of its own.

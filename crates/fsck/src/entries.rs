@@ -1,29 +1,13 @@
 //! Rules for the entries of directories. The check reports what breaks them, and repairs apply the
 //! same rules.
 
+use crate::opened::{Names, Rules};
 use crate::state::Check;
 use uext4_format::dirent::DirEntry;
 use uext4_format::{CorruptKind, Feature, FileType, Inode, InodeFlags, InodeNr};
 
 /// Shortest encrypted name in bytes: one block of the cipher.
 const ENCRYPTED_BYTES_MIN: usize = 16;
-
-/// A directory as the rules see it.
-#[derive(Clone, Copy)]
-pub(crate) struct Rules {
-    pub(crate) dir: InodeNr,
-    pub(crate) names: Names,
-    /// That of an encrypted directory.
-    policy: Option<u64>,
-}
-
-/// What the names of a directory are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Names {
-    Text,
-    /// Encrypted names may have any bytes.
-    Encrypted,
-}
 
 impl Check<'_> {
     /// The rules of a directory.

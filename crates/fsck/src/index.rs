@@ -1,7 +1,7 @@
 //! Check of a directory's htree: every leaf once, and names in the leaves of their hashes.
 
-use super::directories::Dir;
 use super::names::Reach;
+use super::opened::Dir;
 use crate::state::{Check, Step};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;

@@ -1,8 +1,8 @@
 //! Check of the leaves of directories: their entries, and the inodes that these name.
 
-use super::directories::Dir;
 use super::index::Htree;
 use super::names::{BYTES_PER_NAME, Reach};
+use super::opened::Dir;
 use crate::state::{Check, Step};
 use uext4_format::dirent::{BlockKind, DirEntry, DirLeaf, LeafTail, RecordHeader};
 use uext4_format::{CorruptKind, DamageLocation, FileType};

@@ -12,7 +12,7 @@
 //! Order, each pass over the whole file system: the superblock (`superblock`, `named`), descriptors
 //! (`groups`), inode tables (`slots`, `reserved`, `orphans`), fields and maps of inodes in use
 //! (`inodes`, `maps`, `attributes`, `resize`), directories (`directories`, `index`, `entries`),
-//! names and links (`links`, `ancestors`), bitmaps and counts (`bitmaps`), quota files
+//! names and links (`named_inodes`, `ancestors`), bitmaps and counts (`bitmaps`), quota files
 //! (`quota_files`).
 //!
 //! Invariants: a block is walked only by the structure that claimed it first, so the size of the
@@ -32,6 +32,7 @@ mod ancestors;
 mod attributes;
 mod bitmaps;
 mod bits;
+mod charges;
 mod contested;
 mod counts;
 mod derived;
@@ -45,7 +46,9 @@ mod links;
 mod log;
 mod maps;
 mod named;
+mod named_inodes;
 mod names;
+mod opened;
 mod orphans;
 mod own;
 mod paged;
@@ -72,7 +75,7 @@ mod whole_repair;
 
 pub use problems::{Preen, Problem, code};
 pub use repair::{Decision, Decisions, Optimised, RepairAll, RepairReport, RepairSafe};
-pub use replay::{refuse_fast_commits, replay};
+pub use replay::replay;
 pub use report::{CheckReport, Finding, Limits, Pass, Watch};
 pub use subject::{SharedData, Subject};
 pub use uext4_device::Snapshot;

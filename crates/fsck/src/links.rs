@@ -1,11 +1,9 @@
-//! Check of links: file types, link counts, and names that are missing.
+//! Types of the inodes in use, their links, and the places of directories.
 
 use super::counts::{AllCounts, Counts, Nameless, NewInode};
 use super::paged::Paged;
-use crate::state::{Check, Step};
-use std::path::Path;
-use uext4_format::xattr::decode_ibody;
-use uext4_format::{CorruptKind, DamageLocation, Feature, FileType, InodeFlags, InodeNr, RawInode};
+use uext4_device::Scratch;
+use uext4_format::{FileType, InodeNr};
 use uext4_num::low_u32;
 use uext4_sync::Arc;
 
@@ -47,9 +45,14 @@ impl Links {
         }
     }
 
-    /// The same types, for another check that counts nothing.
+    /// The same types once they are complete, for another check that counts nothing. Before, they
+    /// are not shared: each change would copy them.
     pub(crate) fn of_kinds(&self) -> Self {
+        if !self.are_complete {
+            return Self::default();
+        }
         Self {
+            are_complete: true,
             kinds: Arc::clone(&self.kinds),
             ..Self::default()
         }
@@ -61,7 +64,7 @@ impl Links {
     }
 
     /// Memory that [`Self::put`] takes, in bytes.
-    fn more_bytes(&self, new: &NewInode) -> u64 {
+    pub(crate) fn more_bytes(&self, new: &NewInode) -> u64 {
         let at = u64::from(new.nr.0);
         let is_directory = new.kind == FileType::Directory;
         self.kinds.more_bytes(at..at + 1)
@@ -76,9 +79,7 @@ impl Links {
             Nameless::No => 0,
         };
         let kinds = Arc::make_mut(&mut self.kinds);
-        if let Some(kind) = kinds.get_mut(new.nr.0.into()) {
-            *kind = new.kind.dirent_code() | mark;
-        }
+        kinds.set(new.nr.0.into(), new.kind.dirent_code() | mark);
         let counts = Counts {
             wanted: new.links,
             found: 0,
@@ -95,12 +96,12 @@ impl Links {
 
     /// Gives memory back, as [`Paged::make_room`]. Types are shared with threads once they are
     /// complete, and stay where they are.
-    pub(crate) fn make_room(&mut self, dir: Option<&Path>) -> u64 {
-        let counts = self.counts.make_room(dir);
+    pub(crate) fn make_room(&mut self, scratch: Option<&Arc<Scratch>>) -> u64 {
+        let counts = self.counts.make_room(scratch);
         if self.are_complete {
             return counts;
         }
-        counts + Arc::make_mut(&mut self.kinds).make_room(dir)
+        counts + Arc::make_mut(&mut self.kinds).make_room(scratch)
     }
 
     /// Hints that an inode is named next.
@@ -118,6 +119,21 @@ impl Links {
         self.kind(nr) == Some(FileType::Directory)
     }
 
+    /// All numbers of which an inode may be in use, ascending.
+    pub(crate) fn numbers(&self) -> impl Iterator<Item = InodeNr> + use<> {
+        self.kinds.places().map(|at| InodeNr(low_u32(at)))
+    }
+
+    /// Whether an inode is in use, and must have a name.
+    pub(crate) fn needs_name(&self, nr: InodeNr) -> bool {
+        let kind = self.kinds.get(nr.0.into());
+        kind != 0 && kind & NAMELESS == 0
+    }
+
+    pub(crate) fn counts(&self, nr: InodeNr) -> Counts {
+        self.counts.get(nr.0)
+    }
+
     /// The links that an inode says it has; 0 if it is free.
     pub(crate) fn wanted(&self, nr: InodeNr) -> u16 {
         self.counts.get(nr.0).wanted
@@ -128,12 +144,15 @@ impl Links {
         self.kinds.get(nr.0.into()) & NAMELESS != 0
     }
 
-    /// Counts an entry of an inode, if that is in use; returns how much memory that took.
-    pub(crate) fn count(&mut self, nr: InodeNr) -> u64 {
-        if self.kinds.get(nr.0.into()) == 0 {
-            return 0;
-        }
-        self.counts.count(nr.0)
+    /// Memory that [`Self::count`] takes, in bytes; `None` if the inode is not in use.
+    pub(crate) fn link_bytes(&self, nr: InodeNr) -> Option<u64> {
+        let is_used = self.kinds.get(nr.0.into()) != 0;
+        is_used.then(|| self.counts.link_bytes(nr.0))
+    }
+
+    /// Counts an entry of an inode in use.
+    pub(crate) fn count(&mut self, nr: InodeNr) {
+        self.counts.count(nr.0);
     }
 
     pub(crate) fn n_directories(&self) -> usize {
@@ -203,102 +222,26 @@ impl Links {
     }
 }
 
-impl Check<'_> {
-    pub(crate) fn put_inode(&mut self, new: NewInode) -> Step {
-        if let Some(trial) = &mut self.trial {
-            if trial.put_inode(new) {
-                return Ok(());
-            }
-            return self.end_trial();
-        }
-        self.report.n_inodes += 1;
-        self.report.n_directories += u64::from(new.kind == FileType::Directory);
-        self.take(self.links.more_bytes(&new))?;
-        self.links.put(&new);
-        Ok(())
-    }
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-    /// Counts an entry of an inode.
-    pub(crate) fn count_link(&mut self, nr: InodeNr) -> Step {
-        if let Some(trial) = &mut self.trial {
-            if trial.count(nr) {
-                return Ok(());
-            }
-            return self.end_trial();
-        }
-        let more = self.links.count(nr);
-        self.take(more)
-    }
-
-    /// Records ".." of a directory.
-    pub(crate) fn set_up(&mut self, nr: InodeNr, up: InodeNr) {
-        match &mut self.trial {
-            Some(trial) => trial.ups.push((nr, up)),
-            None => self.links.set_up(nr, up),
-        }
-    }
-
-    /// Records the parent that names a directory; false if it has another one already.
-    pub(crate) fn adopt(&mut self, nr: InodeNr, parent: InodeNr) -> bool {
-        match &mut self.trial {
-            Some(trial) => {
-                trial.children.push((nr, parent));
-                true
-            }
-            None => self.links.adopt(nr, parent),
-        }
-    }
-
-    pub(crate) fn check_links(&mut self) -> Step {
-        for at in self.links.kinds.places() {
-            let kind = self.links.kinds.get(at);
-            if kind != 0 && kind & NAMELESS == 0 {
-                self.compare_links(InodeNr(low_u32(at)))?;
-            }
-        }
-        self.check_ancestors()
-    }
-
-    fn compare_links(&mut self, nr: InodeNr) -> Step {
-        let Counts { wanted, found } = self.links.counts.get(nr.0);
-        let place = DamageLocation::Inode(nr);
-        if self.links.lacks_all_names(nr) {
-            let problem = self.problem_without_name(nr)?;
-            self.add_problem(place, "inode", problem);
-            return Ok(());
-        }
-        if found != wanted && !(wanted == 1 && self.may_have_many(nr)?) {
-            let detail = format!("{wanted}, not {found}");
-            self.add_detailed(place, "inode", CorruptKind::LinksWrong, detail);
-        }
-        Ok(())
-    }
-
-    /// Whether one link may mean many: in a directory with an index, which has or had more than
-    /// 65,000.
-    fn may_have_many(&mut self, nr: InodeNr) -> Step<bool> {
-        if !self.links.is_directory(nr) || !self.geometry.features.has(Feature::DIR_NLINK) {
-            return Ok(false);
-        }
-        let bytes = self.read_inode(nr)?.unwrap_or_default();
-        Ok(RawInode(&bytes).flags().contains(InodeFlags::INDEX))
-    }
-
-    /// Whether the inode without a name is worth one.
-    fn problem_without_name(&mut self, nr: InodeNr) -> Step<CorruptKind> {
-        let bytes = self.read_inode(nr)?.unwrap_or_default();
-        let (geometry, checksums) = (&self.geometry, &self.checksums);
-        let inode = uext4_format::Inode::parse(&bytes, nr, geometry, checksums);
-        let is_empty = inode.is_ok_and(|inode| {
-            let attributes = decode_ibody(&inode.tail, DamageLocation::Inode(nr));
-            inode.file_type() == Some(FileType::Regular)
-                && (inode.size, inode.blocks_raw, inode.file_acl.0) == (0, 0, 0)
-                && attributes.is_ok_and(|set| set.is_empty())
-        });
-        Ok(if is_empty {
-            CorruptKind::UnnamedEmpty
-        } else {
-            CorruptKind::Unnamed
-        })
+    #[test]
+    fn types_are_shared_when_they_are_complete() {
+        let mut links = Links::new(100);
+        let new = |nr| NewInode {
+            nr: InodeNr(nr),
+            kind: FileType::Regular,
+            links: 1,
+            nameless: Nameless::No,
+        };
+        links.put(&new(12));
+        let early = links.of_kinds();
+        let kinds = Arc::as_ptr(&links.kinds);
+        links.put(&new(13));
+        assert_eq!(Arc::as_ptr(&links.kinds), kinds, "they were not copied");
+        assert_eq!(early.kind(InodeNr(12)), None);
+        links.are_complete = true;
+        assert!(links.of_kinds().kind(InodeNr(13)).is_some());
     }
 }

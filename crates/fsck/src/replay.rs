@@ -29,11 +29,11 @@ pub fn replay(
 ///
 /// # Errors
 /// [`Error::Unsupported`].
-pub fn refuse_fast_commits(disk: &Superblock) -> Result<()> {
+pub(crate) fn refuse_fast_commits(disk: &Superblock) -> Result<()> {
     let features = disk.features();
     if features.has(Feature::RECOVER) && features.has(Feature::FAST_COMMIT) {
         return Err(Error::Unsupported(
-            "fast_commit beside encrypt, casefold or verity, with a log to replay",
+            "fast commits to replay, which a mount does, and uext4::check",
         ));
     }
     Ok(())

@@ -11,8 +11,9 @@ use uext4_sync::Arc;
 pub struct Limits {
     /// Memory in bytes. Beyond half of it, the largest arrays are in a file, if there may be one.
     pub memory_bytes: u64,
-    /// Directory for a temporary file. Without one, or if it cannot grow, the check ends at the
-    /// limit.
+    /// Directory for a temporary file, which on tmpfs is memory as well. Without one, or if it
+    /// cannot grow, the check ends at the limit. A repair has none: it writes what follows from
+    /// these arrays.
     pub spill: Option<PathBuf>,
     /// Duration.
     pub time: Duration,
@@ -63,6 +64,16 @@ impl Default for Limits {
             threads: 1,
             findings: 1000,
             watch: None,
+        }
+    }
+}
+
+impl Limits {
+    /// The same without a temporary file.
+    pub(crate) fn in_memory(&self) -> Self {
+        Self {
+            spill: None,
+            ..self.clone()
         }
     }
 }

@@ -4,9 +4,9 @@ use crate::attributes::SharedBlocks;
 use crate::bits::Bits;
 use crate::contested::Contested;
 use crate::derived::Derived;
-use crate::directories::Opened;
 use crate::links::Links;
 use crate::names::NameSet;
+use crate::opened::Opened;
 use crate::part::Trial;
 use crate::policies::Policies;
 use crate::report::{CheckReport, Finding, Limits, Pass};
@@ -16,7 +16,7 @@ use crate::values::Values;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::time::Duration;
-use uext4_device::BlockDevice;
+use uext4_device::{BlockDevice, Scratch};
 use uext4_format::{
     BlockNr, Checksums, Corrupt, CorruptKind, DamageLocation, Geometry, GroupDescriptor, GroupNr,
     InodeNr, Superblock,
@@ -104,8 +104,8 @@ pub(crate) struct Check<'a> {
     pub(crate) early: Vec<Corrupt>,
     pub(crate) orphans: Arc<BTreeSet<u32>>,
     pub(crate) memory_bytes: u64,
-    /// Whether arrays are in a file.
-    has_spilled: bool,
+    /// The file for arrays, once memory is short; it may fail.
+    scratch: Option<std::io::Result<Arc<Scratch>>>,
     /// Whether more memory than this is not to be had.
     is_packed: bool,
     pub(crate) steps: u32,
@@ -154,7 +154,7 @@ impl<'a> Check<'a> {
             early: Vec::new(),
             orphans: Arc::default(),
             memory_bytes: 0,
-            has_spilled: false,
+            scratch: None,
             is_packed: false,
             steps: 0,
             found_log: None,
@@ -191,7 +191,7 @@ impl<'a> Check<'a> {
         self.links = Links::new(inodes);
         self.unreadable = Bits::new(inodes + 1);
         // There was nothing to move before.
-        (self.has_spilled, self.is_packed) = (false, false);
+        (self.scratch, self.is_packed) = (None, false);
         self.check_superblock();
         self.check_quota_numbers();
         self.end_pass()?;
@@ -237,7 +237,7 @@ impl<'a> Check<'a> {
     pub(crate) fn take(&mut self, bytes: u64) -> Step {
         self.memory_bytes = self.memory_bytes.saturating_add(bytes);
         let limit = self.limits.memory_bytes;
-        let can_spill = self.limits.spill.is_some() && !self.has_spilled;
+        let can_spill = self.limits.spill.is_some() && self.scratch.is_none();
         let most = if can_spill {
             limit / SPILL_SHARE
         } else {
@@ -247,7 +247,10 @@ impl<'a> Check<'a> {
             self.make_room();
         }
         if self.memory_bytes > limit {
-            return self.give_up("it needs more memory than it may take");
+            return match &self.scratch {
+                Some(Err(_)) => self.give_up(NO_FILE),
+                _ => self.give_up("it needs more memory than it may take"),
+            };
         }
         Ok(())
     }
@@ -258,11 +261,22 @@ impl<'a> Check<'a> {
         if self.trial.is_some() || self.is_packed {
             return;
         }
-        let dir = self.limits.spill.as_deref();
-        self.has_spilled |= dir.is_some();
-        let freed = self.claimed.make_room(dir) + self.links.make_room(dir);
+        let was_over = self.memory_bytes > self.limits.memory_bytes;
+        if let (None, Some(dir)) = (&self.scratch, &self.limits.spill) {
+            self.scratch = Some(Scratch::in_dir(dir).map(Arc::new));
+        }
+        let scratch = self.scratch.as_ref().and_then(|made| made.as_ref().ok());
+        let freed = self.claimed.make_room(scratch) + self.links.make_room(scratch);
         self.give_back(freed);
-        self.is_packed = freed < self.limits.memory_bytes / PACKED_SHARE;
+        self.is_packed = was_over && freed < self.limits.memory_bytes / PACKED_SHARE;
+    }
+
+    /// Whether all numbers in the file are as they were written.
+    pub(crate) fn check_scratch(&self) -> Result<(), Error> {
+        match &self.scratch {
+            Some(Ok(scratch)) => Ok(scratch.check()?),
+            _ => Ok(()),
+        }
     }
 
     /// Marks clusters in use; returns how many were not so far.
@@ -431,6 +445,9 @@ impl<'a> Check<'a> {
     }
 }
 
+/// Reason for an early end.
+const NO_FILE: &str = "it needs more memory than it may take, and could not make a temporary file";
+
 /// Bytes that are read at once.
 const READ_BYTES: u32 = 1 << 18;
 
@@ -442,3 +459,55 @@ const PACKED_SHARE: u64 = 16;
 
 /// Memory for each group during the check, in bytes.
 const GROUP_BYTES: u64 = 300;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use uext4_device::MemDevice;
+    use uext4_mkfs::{MkfsOptions, Preset, format};
+    use uext4_sync::RealClock;
+    use uext4_volume::superblock::read_primary;
+
+    /// Claims 100 pages of clusters at a limit for a few of them, then a cluster of each of 100
+    /// others: how many of the former are claimed, and why the check ends.
+    fn claimed_with(spill: Option<&str>) -> (u64, Option<&'static str>) {
+        const CLUSTERS_PER_PAGE: u64 = 4096 * 8;
+        let device = Arc::new(MemDevice::new(8 << 20));
+        format(&*device, &MkfsOptions::new(Preset::Ext4)).expect("mkfs");
+        let superblock = read_primary(&*device, None).expect("a superblock");
+        let subject = Subject {
+            device,
+            geometry: superblock.geometry().expect("a sound superblock"),
+            superblock,
+            replayed: None,
+            shared_data: crate::subject::SharedData::Kept,
+            journal_device: None,
+            clock: Arc::new(RealClock::new()),
+        };
+        let limits = Limits {
+            memory_bytes: 8 * 4096,
+            spill: spill.map(Into::into),
+            ..Limits::default()
+        };
+        let mut check = Check::new(&subject, &limits);
+        check.claimed = Bits::new(200 * CLUSTERS_PER_PAGE);
+        let pages = (0..100).map(|at| at * CLUSTERS_PER_PAGE);
+        let pages = pages.take_while(|at| check.claim(*at..at + CLUSTERS_PER_PAGE).is_ok());
+        let n_pages = u64_of(pages.count());
+        assert!((0..n_pages).all(|at| check.claimed.has(at * CLUSTERS_PER_PAGE)));
+        // Pages of several numbers, which nothing makes smaller.
+        let rest = (100..200).map(|at| at * CLUSTERS_PER_PAGE);
+        let mut rest = rest.map(|at| check.claim(at..at + 1));
+        assert!(rest.any(|claimed| claimed.is_err()));
+        drop(rest);
+        (n_pages, check.report.incomplete)
+    }
+
+    #[test]
+    fn equal_pages_are_compressed_at_the_limit() {
+        let (n_pages, why) = claimed_with(None);
+        assert_eq!(n_pages, 100);
+        assert_eq!(why, Some("it needs more memory than it may take"));
+        assert_eq!(claimed_with(Some("/nowhere")), (100, Some(NO_FILE)));
+    }
+}

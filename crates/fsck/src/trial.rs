@@ -74,11 +74,7 @@ impl<'a> Check<'a> {
     ) -> Step {
         let n_threads = self.limits.threads.min(n_parts).min(self.affordable());
         if n_threads < 2 {
-            return (0..n_parts).try_for_each(|nr| {
-                self.advance(pass, nr, n_parts);
-                let next = Some(nr + 1).filter(|next| *next < n_parts);
-                part(self, Turn { nr, next })
-            });
+            return self.in_order(pass, n_parts, part);
         }
         let basis = Basis {
             subject: self.subject,
@@ -100,11 +96,12 @@ impl<'a> Check<'a> {
         let (basis, part) = (&basis, &part);
         thread::scope(|scope| {
             let mut results = Vec::with_capacity(n_threads);
+            let mut n_started = 0;
             for first in 0..n_threads {
                 let (sender, receiver) = mpsc::sync_channel(AHEAD_MAX);
                 results.push(receiver);
                 // Without the thread nothing is sent, and this one checks its parts.
-                let _started = start(scope, move || {
+                let started = start(scope, move || {
                     let mut check = basis.check();
                     for nr in (first..n_parts).step_by(n_threads) {
                         let next = Some(nr + n_threads).filter(|next| *next < n_parts);
@@ -115,6 +112,10 @@ impl<'a> Check<'a> {
                         }
                     }
                 });
+                n_started += usize::from(started.is_ok());
+            }
+            if n_started == 0 {
+                return self.in_order(pass, n_parts, part);
             }
             (0..n_parts).try_for_each(|nr| {
                 self.advance(pass, nr, n_parts);
@@ -124,6 +125,20 @@ impl<'a> Check<'a> {
                     _ => part(self, Turn { nr, next: None }),
                 }
             })
+        })
+    }
+
+    /// Checks the parts by this thread alone.
+    fn in_order(
+        &mut self,
+        pass: Pass,
+        n_parts: usize,
+        part: impl Fn(&mut Check<'_>, Turn) -> Step,
+    ) -> Step {
+        (0..n_parts).try_for_each(|nr| {
+            self.advance(pass, nr, n_parts);
+            let next = Some(nr + 1).filter(|next| *next < n_parts);
+            part(self, Turn { nr, next })
         })
     }
 
@@ -207,8 +222,7 @@ fn start<'scope, 'env>(
 ) -> std::io::Result<()> {
     #[cfg(test)]
     tests::count_start()?;
-    thread::Builder::new().spawn_scoped(scope, work)?;
-    Ok(())
+    thread::spawn_scoped(scope, work)
 }
 
 #[cfg(test)]

@@ -4,11 +4,9 @@
 //! counts for each inode that has the attribute, and not by itself. The file system's own files do
 //! not count.
 
-use crate::state::{Check, Step};
 use std::collections::BTreeMap;
 use uext4_format::quota::{QuotaEntry, QuotaKind};
-use uext4_format::{Inode, InodeFlags, InodeNr, Superblock};
-use uext4_num::u64_of;
+use uext4_format::{Inode, Superblock};
 
 /// Memory for each owner, in bytes.
 pub(crate) const BYTES_PER_OWNER: u64 = 56;
@@ -49,6 +47,11 @@ impl Usages {
         Self(kinds.map(|(kind, _)| (kind, Owners::new())).collect())
     }
 
+    /// Whether no kind of owner is counted.
+    pub(crate) fn are_none(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Takes the owners of a kind out.
     pub(crate) fn take(&mut self, kind: QuotaKind) -> Owners {
         let mut all = self.0.iter_mut();
@@ -64,7 +67,7 @@ impl Usages {
     }
 
     /// Adds what an inode uses; returns how many owners are new.
-    fn add(&mut self, inode: &Inode, usage: Usage) -> usize {
+    pub(crate) fn add(&mut self, inode: &Inode, usage: Usage) -> usize {
         let all = self.0.iter_mut();
         all.map(|(kind, owners)| add_to(owners, inode.owner(*kind), usage))
             .sum()
@@ -86,44 +89,4 @@ fn add_to(owners: &mut Owners, id: u32, usage: Usage) -> usize {
     let before = owners.len();
     owners.entry(id).or_default().add(usage);
     owners.len() - before
-}
-
-impl Check<'_> {
-    /// Counts an inode in use for its owners, with values of attributes in inodes of their own.
-    pub(crate) fn charge(
-        &mut self,
-        nr: InodeNr,
-        inode: &Inode,
-        clusters: u64,
-        values: u64,
-    ) -> Step {
-        if self.usages.0.is_empty() || !self.is_charged(nr, inode) {
-            return Ok(());
-        }
-        let usage = Usage {
-            inodes: values.saturating_add(1),
-            bytes: clusters.saturating_mul(self.geometry.cluster_size()),
-        };
-        let n_new = self.usages.add(inode, usage);
-        self.take_owners(n_new)
-    }
-
-    fn is_charged(&self, nr: InodeNr, inode: &Inode) -> bool {
-        let disk = self.superblock;
-        !self.is_reserved(nr)
-            && nr.0 != disk.prj_quota_inum
-            && nr.0 != disk.orphan_file_inum
-            && !inode.flags.contains(InodeFlags::EA_INODE)
-    }
-
-    /// Counts the memory of owners that are new.
-    pub(crate) fn take_owners(&mut self, n_new: usize) -> Step {
-        let Some(trial) = &mut self.trial else {
-            return self.take(u64_of(n_new) * BYTES_PER_OWNER);
-        };
-        if trial.put_owners(n_new) {
-            return Ok(());
-        }
-        self.end_trial()
-    }
 }

@@ -121,7 +121,9 @@ fn opened(device: Arc<dyn BlockDevice>, options: OpenOptions) -> Result<Subject>
 /// Checks a file system, within the limits.
 pub(crate) fn check(subject: &Subject, limits: &Limits) -> Result<CheckReport> {
     let mut check = state::Check::new(subject, limits);
-    match check.run() {
+    let ended = check.run();
+    check.check_scratch()?;
+    match ended {
         Ok(()) | Err(Stop::Incomplete | Stop::Changed) => Ok(check.report),
         Err(Stop::Failed(error)) => Err(error),
     }

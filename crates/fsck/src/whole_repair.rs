@@ -1,5 +1,5 @@
-//! The repair of a whole file system as a value: what is repaired, who decides, and where what is
-//! overwritten is kept.
+//! The repair of a whole file system as a value: what is repaired, by which decisions, and where
+//! what is overwritten is kept.
 
 use crate::repair::{
     Decisions, Optimised, RepairReport, RepairSafe, Restoration, optimise, repair,
@@ -22,7 +22,7 @@ use uext4_volume::{
 /// has one.
 ///
 /// The log is replayed first, but for fast commits, which only a mount can replay; with those the
-/// repair is refused. Orphans are left to the check, which connects them to `lost+found`.
+/// repair is refused. Orphans stay in their list; the next mount frees them.
 /// `uext4::repair` replays the log and frees orphans by a mount before it repairs.
 pub struct Repair<'d> {
     device: Arc<dyn BlockDevice>,
@@ -103,6 +103,7 @@ impl<'d> Repair<'d> {
     ///
     /// # Errors
     /// As [`Self::run`].
+    #[doc(hidden)]
     pub fn restore(&mut self) -> Result<Option<Finding>> {
         let named_kib = self.options.superblock_kib.take();
         let Some(restoration) = Restoration::find(&*self.device, named_kib)? else {
@@ -133,16 +134,14 @@ impl<'d> Repair<'d> {
             Ok(None) => self.replay().and_then(|()| self.repair_replayed()),
             Err(error) => Err(error),
         };
-        if let Some(recorder) = self.undo {
-            recorder.finish()?;
-        }
-        repaired
+        self.finish(repaired)
     }
 
     /// The second step of [`Self::run`]: replays the log.
     ///
     /// # Errors
     /// As [`Self::run`].
+    #[doc(hidden)]
     pub fn replay(&self) -> Result<()> {
         let needs_replay = || -> Result<Option<Superblock>> {
             let disk = read_primary(&*self.device, None)?;
@@ -166,6 +165,7 @@ impl<'d> Repair<'d> {
     ///
     /// # Errors
     /// As [`Self::run`].
+    #[doc(hidden)]
     pub fn repair_replayed(&mut self) -> Result<RepairReport> {
         let (subject, mmp) = self.claimed()?;
         let repaired = match &mut self.decisions {
@@ -179,18 +179,28 @@ impl<'d> Repair<'d> {
     }
 
     /// Builds directories anew that become smaller by that, or get an index, as `e2fsck -D` does;
-    /// of a sound file system whose log was replayed.
+    /// of a sound file system. The log is replayed first.
     ///
     /// # Errors
     /// As [`Self::run`].
     pub fn optimise(self) -> Result<Optimised> {
+        let optimised = self.replay().and_then(|()| self.optimise_replayed());
+        self.finish(optimised)
+    }
+
+    fn optimise_replayed(&self) -> Result<Optimised> {
         let (subject, mmp) = self.claimed()?;
         let optimised = optimise(subject, &self.limits);
         mmp.map_or(Ok(()), |mmp| mmp.release())?;
-        if let Some(recorder) = self.undo {
-            recorder.finish()?;
-        }
         optimised
+    }
+
+    /// Ends the undo file; the first failure counts.
+    fn finish<T>(&self, done: Result<T>) -> Result<T> {
+        let finished = self.undo.as_ref().map_or(Ok(()), |undo| undo.finish());
+        let done = done?;
+        finished?;
+        Ok(done)
     }
 
     /// Makes a change while other hosts are kept out by the MMP block.

@@ -3,7 +3,7 @@
 use super::accepted::Accepted;
 use super::patch::Patch;
 use super::salvage::{Area, Scan};
-use crate::entries::Rules;
+use crate::opened::Rules;
 use crate::state::Step;
 use std::collections::HashMap;
 use uext4_format::dirent::{BlockKind, LeafTail, seal_block};

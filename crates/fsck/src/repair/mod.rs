@@ -94,6 +94,7 @@ pub(crate) fn repair(
     decisions: &mut dyn Decisions,
     limits: &Limits,
 ) -> Result<RepairReport> {
+    let limits = &limits.in_memory();
     let mut rounds = Rounds::new(decisions);
     let started = subject.clock.monotonic();
     for _ in 0..ROUNDS_MAX {

@@ -76,6 +76,7 @@ enum Next {
 /// # Errors
 /// An error of the device; what was written before is consistent in itself.
 pub(crate) fn optimise(mut subject: Subject, limits: &Limits) -> Result<Optimised> {
+    let limits = &limits.in_memory();
     let started = subject.clock.monotonic();
     let mut all = Optimised::default();
     loop {

@@ -7,7 +7,8 @@
 //! Such an entry may be a deleted one, so the caller takes it only for an inode that lacks a name.
 
 use super::entries::Entry;
-use crate::entries::{Names, Rules, is_forbidden};
+use crate::entries::is_forbidden;
+use crate::opened::{Names, Rules};
 use crate::state::Check;
 use std::ops::Range;
 use uext4_format::dirent::{

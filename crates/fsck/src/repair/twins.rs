@@ -3,7 +3,7 @@
 use super::damaged_directory::DamagedDirectory;
 use super::entries::Placed;
 use super::patch::Patch;
-use crate::entries::Names;
+use crate::opened::Names;
 use std::collections::{HashMap, HashSet};
 use uext4_format::CorruptKind;
 use uext4_format::dirent::NAME_MAX;

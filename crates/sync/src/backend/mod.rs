@@ -43,6 +43,21 @@ pub mod thread {
     pub use shuttle::thread::*;
     #[cfg(not(any(shuttle, simulated)))]
     pub use std::thread::*;
+
+    /// Starts a thread of a scope, if the system has one more.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn spawn_scoped<'scope, 'env>(
+        scope: &'scope Scope<'scope, 'env>,
+        work: impl FnOnce() + Send + 'scope,
+    ) -> std::io::Result<()> {
+        #[cfg(shuttle)]
+        let _thread = scope.spawn(work);
+        #[cfg(not(shuttle))]
+        let _thread = Builder::new().spawn_scoped(scope, work)?;
+        Ok(())
+    }
 }
 
 /// Channels; those of the model checker under `--cfg shuttle`.

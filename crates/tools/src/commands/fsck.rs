@@ -61,8 +61,8 @@ pub(crate) struct Args {
     /// Bytes of a block, for -b. Default: all sizes are tried
     #[arg(short = 'B', value_name = "BYTES", requires = "superblock", value_parser = block_size)]
     block_size: Option<u32>,
-    /// Build directories anew that become smaller by that, or get an index; not with -n, and with -p
-    /// only if the image is checked
+    /// Build directories anew that become smaller by that, or get an index; not with -n, and with
+    /// -p only if the image is checked
     #[arg(short = 'D', conflicts_with = "no")]
     optimise: bool,
     /// Image of the external journal
@@ -83,7 +83,7 @@ pub(crate) struct Args {
     /// Explain the problem with the code in place of IMAGE; `all` lists the codes
     #[arg(long)]
     explain: bool,
-    /// Memory limit; from half of it on, large arrays are in a temporary file (--spill)
+    /// Memory limit; from half of it on, a check has large arrays in a temporary file (--spill)
     #[arg(long, value_name = "BYTES", default_value = "1G", value_parser = crate::numbers::size)]
     memory: u64,
     /// Number of threads; no effect on what is found. Default: one per processor, at most 8
@@ -158,7 +158,7 @@ impl Args {
         Ok(Limits {
             watch,
             memory_bytes: self.memory,
-            spill: self.mount.spill_dir(),
+            spill: self.mount.checked_spill_dir()?,
             time: Duration::MAX,
             threads: check_threads(self.threads),
             findings: FINDINGS_MAX,

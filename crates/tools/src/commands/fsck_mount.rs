@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use uext4::MountOptions;
 use uext4::check::{CheckReport, Pass, Watch, check};
-use uext4::device::BlockDevice;
+use uext4::device::{BlockDevice, Scratch};
 use uext4_fuse::{Ask, Remote, SnapshotPurpose, SnapshotResult};
 use uext4_num::{clamp_u32, u64_of};
 use uext4_sync::{Arc, Mutex, Rank, thread};
@@ -38,6 +38,16 @@ impl MountArgs {
     /// The directory for a temporary file.
     pub(super) fn spill_dir(&self) -> Option<PathBuf> {
         self.snapshot.spill_dir()
+    }
+
+    /// The same, after a try where one was given.
+    pub(super) fn checked_spill_dir(&self) -> Result<Option<PathBuf>> {
+        let dir = self.spill_dir();
+        if let (Some(_), Some(dir)) = (&self.snapshot.spill, &dir) {
+            let made = Scratch::in_dir(dir).at(dir.display());
+            made.map_err(|failure| failure.hint("--spill names another directory"))?;
+        }
+        Ok(dir)
     }
 
     /// Refuses options of a mount for an image.

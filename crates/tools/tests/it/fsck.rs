@@ -44,6 +44,9 @@ fn statuses_are_those_of_fsck() {
     let (code, said) = status(&rig, &["fsck", "-fn", "disk.img"]);
     assert_eq!(code, Some(4), "{said}");
     assert_eq!(before, bytes(&rig.image()), "-n changes nothing");
+    let (code, said) = status(&rig, &["fsck", "-fn", "--spill", "missing", "disk.img"]);
+    assert_eq!(code, Some(8), "{said}");
+    assert!(said.contains("missing"), "{said}");
     let (code, said) = status(&rig, &["fsck", "-fp", "disk.img"]);
     assert_eq!(code, Some(1), "{said}");
     assert!(

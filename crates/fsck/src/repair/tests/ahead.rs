@@ -77,7 +77,7 @@ fn directories_and_inodes_are_asked_for_before_they_are_read() {
             .collect();
         let mut blocks = BTreeSet::new();
         let mut tables = BTreeSet::new();
-        // Nobody asks for the first part.
+        // The first part is read at once.
         for nr in numbers.into_iter().skip(2).map(InodeNr) {
             let inode = patch.inode(nr).expect("a read").expect("an inode");
             let extents = patch.extents_of(nr, &inode).expect("a map");
@@ -107,7 +107,7 @@ fn directories_and_inodes_are_asked_for_before_they_are_read() {
         let report = crate::whole_check::check(&subject, &limits).expect("a check");
         assert!(report.is_clean(), "{report:#?}");
         let log = device.log.lock().unwrap();
-        // Each other thread begins with parts that nobody asked for.
+        // Each other thread begins with parts that it reads at once.
         let missed = wanted.union(&tables).filter(|at| !log.ahead.contains(at));
         let missed = missed.count();
         let expected = if threads == 1 { 0 } else { threads * 4 };
