@@ -84,8 +84,9 @@ mod workers;
 
 pub use close_fds::close_inherited;
 pub use control::{
-    Ask, Client, Continued, CopyIdentity, Earlier, NewGrace, NewLimits, Noted, QuotaRow, Refusal,
-    Remote, RemoteDevice, SnapshotPurpose, SnapshotResult, SnapshotWanted, kind_of,
+    Ask, Client, Continued, CopyFormat, CopyIdentity, Earlier, FileIdentity, NewGrace, NewLimits,
+    Noted, QuotaRow, Refusal, Remote, RemoteDevice, Since, SnapshotPurpose, SnapshotResult,
+    SnapshotWanted, kind_of,
 };
 pub use error::{Error, Explained, Result};
 pub use interrupted::{catch_interrupts, is_interrupted};

@@ -8,12 +8,14 @@
 //! Layout: `container` has the order, `options` what is asked for, `qcow2` is a device, `sparse` a
 //! conversion, `verity` a hash tree. `table` reads tables of partitions and finds their places;
 //! `disk` copies the files of a table by `content`, and writes it by `gpt` or `mbr`. `identity`
-//! derives UUIDs and salts, `samples` tells two states of a file apart.
+//! derives UUIDs and salts, `samples` tells two states of a file apart, `backing` finds the image
+//! behind another one.
 //!
 //! References: docs/internals/containers.md.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::as_conversions))]
 
+mod backing;
 mod container;
 mod content;
 mod disk;

@@ -75,7 +75,7 @@ pub struct Options {
 }
 
 /// Most bytes of the name of a backing file.
-const BACKING_NAME_MAX: usize = 1023;
+pub(crate) const BACKING_NAME_MAX: usize = 1023;
 /// Most bytes of a salt.
 const SALT_BYTES_MAX: usize = 256;
 

@@ -40,7 +40,7 @@ const COPIED: u64 = 1 << 63;
 const HEADER_BYTES: u32 = 104;
 const VERSION: u32 = 3;
 /// The extension of the header with the format of the backing file.
-const BACKING_FORMAT: u32 = 0xe279_2aca;
+pub(crate) const BACKING_FORMAT: u32 = 0xe279_2aca;
 
 /// A qcow2 file that is written as a block device; see the module.
 pub struct Qcow2 {

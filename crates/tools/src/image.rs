@@ -5,7 +5,7 @@ use crate::location::Location;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use uext4::check::{CheckReport, Limits};
-use uext4::device::{self, BlockDevice, FileDevice};
+use uext4::device::{self, BlockDevice, FileDevice, Overlay};
 use uext4::format::Superblock;
 use uext4::path::PathError;
 use uext4::{Filesystem, MountOptions, Threads};
@@ -13,6 +13,8 @@ use uext4_sync::{Arc, OnceLock};
 
 /// Memory for cached extent maps of a mount that reads each file once, in bytes.
 const EXTENT_CACHE_BYTES: u64 = 256 << 10;
+/// Memory for a log that the server of another user sends, in bytes.
+const FOREIGN_LOG_BYTES: u64 = 256 << 20;
 
 /// Which image, and where in it the file system starts.
 #[derive(clap::Args, Clone, Debug)]
@@ -37,12 +39,38 @@ pub(crate) struct ImageArgs {
 #[derive(Clone, Default)]
 struct Shown(Arc<OnceLock<SnapshotDevices>>);
 
-/// The device of the file system, and that of an external journal.
-type SnapshotDevices = (Arc<dyn BlockDevice>, Option<Arc<dyn BlockDevice>>);
+/// The devices of a snapshot.
+pub(crate) struct SnapshotDevices {
+    pub(crate) home: Arc<dyn BlockDevice>,
+    /// That of an external journal.
+    pub(crate) journal: Option<Arc<dyn BlockDevice>>,
+    /// The server of another user sends them.
+    pub(crate) is_foreign: bool,
+}
+
+impl SnapshotDevices {
+    /// For a mount. A log of another user is replayed before, in memory with a limit.
+    fn to_mount(&self) -> uext4::Result<(Arc<dyn BlockDevice>, Option<Arc<dyn BlockDevice>>)> {
+        if !self.is_foreign {
+            return Ok((self.home.clone(), self.journal.clone()));
+        }
+        let home = Arc::new(Overlay::rehearsal(self.home.clone(), FOREIGN_LOG_BYTES));
+        let journal = self.journal.clone();
+        let journal =
+            journal.map(|journal| -> Arc<dyn BlockDevice> { Arc::new(home.beside(journal)) });
+        let home: Arc<dyn BlockDevice> = home;
+        let options = MountOptions {
+            journal_device: journal.clone(),
+            ..MountOptions::default()
+        };
+        uext4::repair::recover(&home, &options)?;
+        Ok((home, journal))
+    }
+}
 
 impl fmt::Debug for Shown {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let device = self.0.get().map(|(device, _)| device.describe());
+        let device = self.0.get().map(|shown| shown.home.describe());
         device.fmt(f)
     }
 }
@@ -176,14 +204,10 @@ impl ImageArgs {
         self.shown_by = Some(device.to_owned());
     }
 
-    /// Reads these devices of a snapshot from now on, with that of an external journal.
-    pub(crate) fn show_snapshot(
-        &self,
-        device: Arc<dyn BlockDevice>,
-        journal: Option<Arc<dyn BlockDevice>>,
-    ) {
+    /// Reads these devices of a snapshot from now on.
+    pub(crate) fn show_snapshot(&self, devices: SnapshotDevices) {
         // A command takes one of each mount.
-        let _ = self.snapshot.0.set((device, journal));
+        let _ = self.snapshot.0.set(devices);
     }
 
     /// The file or block device that is opened.
@@ -214,8 +238,8 @@ impl ImageArgs {
 
     /// Opens the device without mounting it.
     pub(crate) fn device(&self, purpose: Purpose) -> Result<Arc<dyn BlockDevice>> {
-        if let Some((device, _)) = self.snapshot.0.get() {
-            return Ok(device.clone());
+        if let Some(shown) = self.snapshot.0.get() {
+            return Ok(shown.home.clone());
         }
         let opened = match purpose {
             Purpose::Read => self.place.open_whole(self.storage(), purpose.access()),
@@ -265,11 +289,12 @@ impl ImageArgs {
         purpose: Purpose,
         options: &MountOptions,
     ) -> uext4::Result<Devices> {
-        if let Some((home, journal)) = self.snapshot.0.get() {
+        if let Some(shown) = self.snapshot.0.get() {
+            let (home, journal) = shown.to_mount()?;
             return Ok(Devices {
                 purpose,
-                home: home.clone(),
-                journal: journal.clone(),
+                home,
+                journal,
             });
         }
         let journal = self.journal(options);
@@ -285,9 +310,9 @@ impl ImageArgs {
     /// Options of a mount with the external journal, opened.
     pub(crate) fn journal_options(&self, purpose: Purpose) -> uext4::Result<MountOptions> {
         let options = MountOptions::default();
-        if let Some((_, journal)) = self.snapshot.0.get() {
+        if let Some(shown) = self.snapshot.0.get() {
             return Ok(MountOptions {
-                journal_device: journal.clone(),
+                journal_device: shown.journal.clone(),
                 ..options
             });
         }
@@ -352,5 +377,39 @@ impl ImageArgs {
         let answer = answer?;
         closed?;
         Ok(answer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use uext4::device::MemDevice;
+    use uext4::mkfs::{MkfsOptions, Preset};
+
+    /// A log that was not replayed is, and the device of the other user stays as it was.
+    #[test]
+    fn a_foreign_log_is_replayed_apart() {
+        let device: Arc<dyn BlockDevice> = Arc::new(MemDevice::new(32 << 20));
+        uext4::mkfs::format(&*device, &MkfsOptions::new(Preset::Ext4)).expect("it has room");
+        let fs = Filesystem::mount(device.clone(), MountOptions::default()).expect("mount");
+        let root = fs.root().expect("the root");
+        let made = fs.create(&root, b"file", 0o644, &uext4::Caller::root());
+        drop(made.expect("there is room"));
+        fs.sync().expect("it is sound");
+        let snapshot = fs.snapshot(device::SnapshotLimits::default());
+        let snapshot = snapshot.expect("a snapshot");
+        let shown = SnapshotDevices {
+            home: snapshot.device.clone(),
+            journal: None,
+            is_foreign: true,
+        };
+        let needs = |device: &dyn BlockDevice| {
+            let disk = uext4::read_superblock(device, None).expect("it is there");
+            uext4::repair::needs_recovery(&disk)
+        };
+        assert!(needs(&*shown.home));
+        let (home, _) = shown.to_mount().expect("it is small");
+        assert!(!needs(&*home));
+        assert!(needs(&*shown.home));
     }
 }

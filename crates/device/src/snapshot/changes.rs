@@ -22,7 +22,7 @@ const GRANULES_MAX: u64 = 1 << 27;
 pub(super) struct Bits {
     granule_bits: u32,
     words: Box<[AtomicU64]>,
-    /// The device was given back: later writes pass no layer.
+    /// Later writes may pass no layer: the device was given back, or others may write it.
     is_closed: AtomicBool,
 }
 
@@ -95,7 +95,7 @@ impl Changes {
             .sum()
     }
 
-    /// Whether all writes were seen: the device is in use by the same file system.
+    /// Whether all writes were seen: the same file system has it to itself.
     pub fn is_complete(&self) -> bool {
         !self.bits.is_closed.load(SeqCst)
     }

@@ -12,7 +12,7 @@ use crate::{BlockDevice, Error, range};
 use std::ops::Range;
 use std::time::{Duration, Instant};
 use uext4_num::u64_of;
-use uext4_sync::atomic::{AtomicBool, Ordering};
+use uext4_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use uext4_sync::{Arc, FreezeBarrier, OnceLock, Rank, RwLock, Weak, thread};
 
 /// First pause between two tries to start; each further one is twice as long.
@@ -32,6 +32,7 @@ pub struct Snapshots {
     tracked: RwLock<Arc<[Arc<Bits>]>>,
     device: Weak<dyn BlockDevice>,
     lease: OnceLock<Lease>,
+    left_bytes: AtomicU64,
 }
 
 /// A right to write that ends after some time.
@@ -117,6 +118,7 @@ impl Snapshots {
             tracked: RwLock::new(Rank::Device, Arc::default()),
             device: Arc::downgrade(device),
             lease: OnceLock::new(),
+            left_bytes: AtomicU64::new(0),
         }
     }
 
@@ -204,10 +206,15 @@ impl Snapshots {
         }
     }
 
-    /// Ends all snapshots, and what is noted of changes.
-    pub(super) fn end_all(&self, why: SnapshotEnd) {
+    /// Ends all that is noted of changes: from now on other programs may write the device.
+    pub fn end_tracking(&self) {
         let tracked = self.tracked.read().clone();
         tracked.iter().for_each(|bits| bits.close());
+    }
+
+    /// Ends all snapshots, and what is noted of changes.
+    pub(super) fn end_all(&self, why: SnapshotEnd) {
+        self.end_tracking();
         let current = self.current.read().clone();
         current.iter().for_each(|preimages| preimages.end(why));
     }
@@ -262,10 +269,17 @@ impl Snapshots {
     ) -> Result<(), Error> {
         let _pass = self.writes.enter();
         if self.is_active() {
+            let len = range.end.saturating_sub(range.start);
+            self.left_bytes.fetch_add(len, Ordering::Relaxed);
             return Ok(());
         }
         self.note(range);
         work()
+    }
+
+    /// Bytes that were to be discarded, and were left because of a snapshot; it only grows.
+    pub fn left_bytes(&self) -> u64 {
+        self.left_bytes.load(Ordering::Relaxed)
     }
 }
 

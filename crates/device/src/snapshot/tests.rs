@@ -151,6 +151,20 @@ fn snapshots_of_different_moments_live_side_by_side() {
 }
 
 #[test]
+fn what_a_snapshot_keeps_from_being_discarded_is_counted() {
+    let device = layered(filled());
+    let left = || device.snapshots().left_bytes();
+    device.discard(0, 4096).expect("it is inside");
+    assert_eq!(left(), 0);
+    let snapshot = take(&device, SnapshotLimits::default());
+    device.discard(8192, 4096).expect("it is inside");
+    assert_eq!(left(), 4096);
+    drop(snapshot);
+    device.discard(8192, 4096).expect("it is inside");
+    assert_eq!(left(), 4096);
+}
+
+#[test]
 fn at_the_limit_the_snapshot_ends_and_writes_go_on() {
     let few = SnapshotLimits {
         memory_bytes: 100_000,

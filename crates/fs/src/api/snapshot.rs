@@ -64,16 +64,20 @@ impl Filesystem {
     }
 
     /// Notes from now on which parts of the device of the file system are written. Two snapshots
-    /// that are taken later differ by them alone.
+    /// that are taken later differ by them alone. `None` of a mount that does not write: other
+    /// programs may then write the device.
     ///
     /// # Errors
     /// [`Error::Unmounted`], [`Error::Shutdown`].
-    pub fn track_changes(&self) -> Result<Changes> {
+    pub fn track_changes(&self) -> Result<Option<Changes>> {
         let life = self.fs.lifecycle.lock();
         self.fs.base.state.check_open()?;
+        if self.fs.writable().is_err() {
+            return Ok(None);
+        }
         let closed = uext4_device::Error::SnapshotEnded(SnapshotEnd::Closed);
         let layer = life.media.snapshots.first().ok_or(closed)?;
-        Ok(layer.track()?)
+        Ok(Some(layer.track()?))
     }
 }
 

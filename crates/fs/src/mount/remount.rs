@@ -149,6 +149,11 @@ impl Fs {
         self.write_out_all()?;
         self.rest().inspect_err(|cause| self.fail(cause))?;
         self.base.state.set_writable(false);
+        // The claim on the device is one to read from now on.
+        life.media
+            .snapshots
+            .iter()
+            .for_each(|layer| layer.end_tracking());
         life.left = life.media.superblock_below()?;
         match life.mmp.take() {
             Some(mmp) => Ok(mmp.release()?),

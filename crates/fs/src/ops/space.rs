@@ -14,14 +14,14 @@ impl Filesystem {
     /// [`crate::Error::Invalid`] for a range that starts behind the file system or is shorter than
     /// a block, and for runs longer than a group; errors of the device; [`crate::Error::ReadOnly`].
     pub fn trim(&self, range: Range<u64>, min_len_bytes: u64) -> Result<u64> {
-        let life = self.fs.lifecycle.lock();
-        let is_kept = life.media.snapshots.iter().any(|layer| layer.is_active());
-        drop(life);
+        let layer = self.fs.lifecycle.lock().media.snapshots.first().cloned();
+        let left_bytes = || layer.as_ref().map_or(0, |layer| layer.left_bytes());
         self.change(|fs| {
             fs.writable()?;
+            let left_before = left_bytes();
             let discarded = fs.space.trim(&fs.base, range, min_len_bytes)?;
-            // The device left it as it was.
-            Ok(if is_kept { 0 } else { discarded })
+            // A snapshot may begin and end meanwhile.
+            Ok(discarded.saturating_sub(left_bytes() - left_before))
         })
     }
 

@@ -279,3 +279,27 @@ fn a_snapshot_that_grows_too_large_ends_alone() {
     fs.unmount().expect("it closes");
     image::assert_clean(&device);
 }
+
+/// Other programs may write the device of a mount that only reads.
+#[test]
+fn changes_are_noted_while_the_mount_writes_and_no_longer() {
+    let device = image::fresh(32, &MkfsOptions::new(Preset::Ext4));
+    let read_only = MountOptions {
+        access: uext4::Access::ReadOnly,
+        ..MountOptions::default()
+    };
+    let fs = Filesystem::mount(device.clone(), read_only).expect("mount");
+    assert!(fs.track_changes().expect("it is open").is_none());
+    fs.unmount().expect("unmount");
+    let fs = Filesystem::mount(device, MountOptions::default()).expect("mount");
+    let changes = fs.track_changes().expect("it is open");
+    let changes = changes.expect("the mount writes");
+    assert!(changes.is_complete());
+    fs.remount("ro").expect("nothing is open");
+    assert!(!changes.is_complete());
+    assert!(fs.track_changes().expect("it is open").is_none());
+    fs.remount("rw").expect("nothing has changed");
+    assert!(!changes.is_complete(), "what came meanwhile is not known");
+    assert!(fs.track_changes().expect("it is open").is_some());
+    fs.unmount().expect("unmount");
+}

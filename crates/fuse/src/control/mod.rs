@@ -32,7 +32,8 @@ pub use client::{Client, kind_of};
 pub use quota::{NewGrace, NewLimits, QuotaRow};
 pub use remote::{Remote, RemoteDevice};
 pub use snapshot_wire::{
-    Continued, CopyIdentity, Earlier, Noted, SnapshotPurpose, SnapshotResult, SnapshotWanted,
+    Continued, CopyFormat, CopyIdentity, Earlier, FileIdentity, Noted, Since, SnapshotPurpose,
+    SnapshotResult, SnapshotWanted,
 };
 pub(crate) use socket::Control;
 pub use wire::{Ask, Refusal};

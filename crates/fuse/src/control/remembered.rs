@@ -1,16 +1,18 @@
 //! Copies of the mount that a later one can continue, each with what changed since.
 //!
 //! Invariants: a copy is remembered once its client says that it is complete. At most
-//! [`COPIES_MAX`] are, the oldest is forgotten first; so memory is bounded by that many bitmaps of
+//! [`COPIES_MAX`] are, the one that was not used for the longest
+//! time is forgotten first; so memory is bounded by that many bitmaps of
 //! at most 16 MiB.
 //! Locking: [`Rank::Queue`] for the list.
 
-use super::snapshot_wire::CopyIdentity;
+use super::snapshot_wire::{CopyIdentity, Since};
 use super::wire::{Answered, Refusal};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
 use uext4::device::Changes;
+use uext4_sync::atomic::{AtomicBool, Ordering};
 use uext4_sync::{Arc, Clock, Mutex, Rank, RealClock};
 
 /// Maximum number of copies.
@@ -25,6 +27,15 @@ pub(super) struct Copy {
     pub(super) identity: CopyIdentity,
     pub(super) changes: Arc<Changes>,
     started_seconds: i64,
+    /// Another copy refers to it.
+    is_base: AtomicBool,
+}
+
+impl Copy {
+    /// Notes that another copy refers to it, so that it is not replaced.
+    pub(super) fn set_base(&self) {
+        self.is_base.store(true, Ordering::SeqCst);
+    }
 }
 
 /// An identifier that no copy had before.
@@ -40,15 +51,26 @@ impl Default for Remembered {
 }
 
 impl Remembered {
-    /// The copy with an identifier.
+    /// The copy that is continued. It is then the last one to be forgotten.
     ///
     /// # Errors
-    /// There is none.
-    pub(super) fn find(&self, id: &str) -> Result<Arc<Copy>, Refusal> {
-        let copies = self.0.lock();
-        let found = copies.iter().find(|copy| copy.id == id);
-        let found = found.filter(|copy| copy.changes.is_complete());
-        found.cloned().ok_or_else(|| unknown(id))
+    /// There is none; it is to be replaced, and another one refers to it.
+    pub(super) fn find(&self, since: &Since) -> Result<Arc<Copy>, Refusal> {
+        let id = &since.id;
+        let mut copies = self.0.lock();
+        let place = copies
+            .iter()
+            .position(|copy| copy.id == *id && copy.changes.is_complete())
+            .ok_or_else(|| unknown(id))?;
+        if since.is_replaced && copies[place].is_base.load(Ordering::SeqCst) {
+            return Err(Refusal::invalid(format!(
+                "the copy of the backup {id} is not updated: it is the base of a qcow2 image, \
+                 which would be damaged"
+            )));
+        }
+        let found = copies.remove(place).ok_or_else(|| unknown(id))?;
+        copies.push_back(found.clone());
+        Ok(found)
     }
 
     pub(super) fn add(&self, id: &str, identity: CopyIdentity, changes: Arc<Changes>) {
@@ -58,6 +80,7 @@ impl Remembered {
             identity,
             changes,
             started_seconds: RealClock::new().wall().seconds,
+            is_base: AtomicBool::new(false),
         }));
         while copies.len() > COPIES_MAX {
             copies.pop_front();

@@ -15,7 +15,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use uext4::device::{self, BlockDevice, SnapshotEnd};
 use uext4_num::{clamp_u32, clamp_usize, u64_of, usize_of};
 use uext4_sync::{Arc, Mutex, OnceLock, Rank};
@@ -75,6 +75,8 @@ impl Remote {
             stream: Mutex::new(Rank::Device, stream),
             path: target.into(),
             ended: OnceLock::new(),
+            is_trusted,
+            begin: Instant::now(),
         });
         Ok(Self {
             connection,

@@ -16,6 +16,10 @@ use uext4_sync::{Mutex, OnceLock};
 
 /// Maximum time from a request to the end of its answer.
 const READ_LIMIT: Duration = Duration::from_secs(120);
+/// The same of another user's server, which may be slow on purpose.
+const FOREIGN_READ_LIMIT: Duration = Duration::from_secs(10);
+/// Maximum time for all answers of another user's server.
+const FOREIGN_LIMIT: Duration = Duration::from_secs(3600);
 
 /// The connection of a reader.
 pub(super) struct Connection {
@@ -23,9 +27,21 @@ pub(super) struct Connection {
     pub(super) stream: Mutex<UnixStream>,
     pub(super) path: PathBuf,
     pub(super) ended: OnceLock<SnapshotEnd>,
+    /// The server is this user's or the superuser's.
+    pub(super) is_trusted: bool,
+    pub(super) begin: Instant,
 }
 
 impl Connection {
+    /// When the answer to a request of now must be there.
+    fn deadline(&self) -> Instant {
+        let now = Instant::now();
+        if self.is_trusted {
+            return now + READ_LIMIT;
+        }
+        (now + FOREIGN_READ_LIMIT).min(self.begin + FOREIGN_LIMIT)
+    }
+
     /// Sends a request; the answer fills `buf`.
     pub(super) fn call(
         &self,
@@ -60,7 +76,7 @@ impl Connection {
         let stream = self.stream.lock();
         let mut stream = Timed {
             stream: &stream,
-            deadline: Instant::now() + READ_LIMIT,
+            deadline: self.deadline(),
         };
         let sent = stream.write_all(&request.concat());
         let mut status = [0; STATUS_BYTES];
@@ -146,8 +162,24 @@ mod tests {
             stream: Mutex::new(Rank::Device, ours),
             path: "mnt".into(),
             ended: OnceLock::new(),
+            is_trusted: true,
+            begin: Instant::now(),
         };
         (connection, theirs)
+    }
+
+    #[test]
+    fn the_server_of_another_user_has_less_time() {
+        let (mut connection, _server) = connection();
+        let left = |connection: &Connection| connection.deadline() - Instant::now();
+        assert!(left(&connection) > Duration::from_secs(60));
+        connection.is_trusted = false;
+        assert!(left(&connection) <= FOREIGN_READ_LIMIT);
+        if let Some(begin) = connection.begin.checked_sub(FOREIGN_LIMIT) {
+            connection.begin = begin;
+            let _ = connection.call(&[b"request"], &mut [0]);
+            assert_eq!(connection.ended.get(), Some(&SnapshotEnd::Silent));
+        }
     }
 
     #[test]

@@ -14,6 +14,8 @@ use uext4_sync::Arc;
 pub(super) struct Chain {
     /// The copy that is continued.
     pub(super) earlier: Option<Arc<Copy>>,
+    /// The new copy replaces it.
+    is_replaced: bool,
     /// What changes from now on, with the identifier of this copy.
     pub(super) noted: Option<(String, Arc<Changes>)>,
 }
@@ -28,13 +30,21 @@ impl Chain {
         copies: &Remembered,
         wanted: &SnapshotWanted,
     ) -> Result<Self, Refusal> {
-        let since = wanted.since.as_deref();
-        let earlier = since.map(|id| copies.find(id)).transpose()?;
+        let since = wanted.since.as_ref();
+        let earlier = since.map(|since| copies.find(since)).transpose()?;
         let noted = match wanted.continues {
             Continued::Never => None,
-            Continued::Later => Some((new_id(), Arc::new(filesystem.track_changes()?))),
+            Continued::Later => {
+                let changes = filesystem.track_changes()?;
+                changes.map(|changes| (new_id(), Arc::new(changes)))
+            }
         };
-        Ok(Self { earlier, noted })
+        let is_replaced = since.is_some_and(|since| since.is_replaced);
+        Ok(Self {
+            earlier,
+            is_replaced,
+            noted,
+        })
     }
 
     pub(super) fn noted(&self) -> Option<Noted> {
@@ -52,6 +62,17 @@ impl Chain {
             bitmap_bytes: copy.changes.bitmap_bytes(),
             copy: copy.identity.clone(),
         })
+    }
+
+    /// Bits of the earlier copy. Its client has found it as it was, and refers to it from now on.
+    pub(super) fn read_earlier(&self, offset: u64, buf: &mut [u8]) -> bool {
+        let Some(copy) = &self.earlier else {
+            return false;
+        };
+        if !self.is_replaced {
+            copy.set_base();
+        }
+        copy.changes.read(offset, buf)
     }
 
     /// Remembers the copy, which is complete.

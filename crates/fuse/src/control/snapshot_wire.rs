@@ -48,9 +48,19 @@ pub struct SnapshotWanted {
     /// Whether a later copy is to continue this one.
     #[serde(default)]
     pub continues: Continued,
-    /// Identifier of the copy that this one continues.
+    /// The copy that this one continues.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub since: Option<String>,
+    pub since: Option<Since>,
+}
+
+/// Which copy is continued, and how.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Since {
+    /// Its identifier.
+    pub id: String,
+    /// The new copy replaces it; otherwise the new one refers to it.
+    pub is_replaced: bool,
 }
 
 /// Whether the server notes what changes from a snapshot on.
@@ -72,11 +82,31 @@ pub struct CopyIdentity {
     pub uuid: String,
     /// Bytes of the disk that it has.
     pub disk_bytes: u64,
-    /// Bytes of its file.
-    pub file_bytes: u64,
-    /// Last change of its file, in seconds and nanoseconds.
+    /// Its format: what a raw one begins with says nothing.
+    pub format: CopyFormat,
+    /// Its file, and those behind it.
+    pub files: Vec<FileIdentity>,
+}
+
+/// The format of a copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CopyFormat {
+    /// The bytes of the disk.
+    Raw,
+    /// An image of QEMU.
+    Qcow2,
+}
+
+/// What tells two states of a file apart.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FileIdentity {
+    /// Its size in bytes.
+    pub size_bytes: u64,
+    /// Its last change, in seconds and nanoseconds.
     pub modified: (i64, i64),
-    /// SHA-256 of samples of its file, in hexadecimal digits.
+    /// SHA-256 of samples, in hexadecimal digits.
     pub samples: String,
 }
 

@@ -65,44 +65,62 @@ pub(super) fn serve(
                 return Err(error);
             }
         }
-        match Head::parse(head) {
-            Some(Head::Read {
-                device,
-                offset,
-                len,
-            }) => read(
+        let head = Head::parse(head).ok_or(io::ErrorKind::InvalidData)?;
+        if !answer_head(channel, mount, &mut entry, head, &mut bytes)? {
+            return Ok(());
+        }
+    }
+}
+
+/// Answers a request; false at the end of the stream.
+fn answer_head(
+    channel: &Channel<'_>,
+    mount: &Mount,
+    entry: &mut Entry<'_>,
+    head: Head,
+    bytes: &mut [u8],
+) -> io::Result<bool> {
+    let running = entry.running.clone();
+    match head {
+        Head::Read {
+            device,
+            offset,
+            len,
+        } => {
+            read(
                 channel,
-                &entry.running,
+                &running,
                 device,
                 offset,
                 &mut bytes[..usize_of(len)],
-            )?,
-            Some(Head::Result { len }) => {
-                let text = &mut bytes[..usize_of(len)];
-                if !channel.receive(text)? {
-                    return Ok(());
-                }
-                entry.result = serde_json::from_slice(text).ok();
-                if let Some(result) = &entry.result {
-                    entry.running.chain.keep(&mount.snapshots.copies, result);
-                }
-                channel.answer(Status::Data, &[])?;
+            )?;
+            return Ok(true);
+        }
+        // A snapshot has one result, and makes one copy.
+        Head::Result { .. } if entry.result.is_some() => {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        Head::Result { len } => {
+            let text = &mut bytes[..usize_of(len)];
+            if !channel.receive(text)? {
+                return Ok(false);
             }
-            Some(Head::Progress { pass, thousandths }) => {
-                entry.running.set_progress(pass, thousandths);
-                channel.answer(Status::Data, &[])?;
+            entry.result = serde_json::from_slice(text).ok();
+            if let Some(result) = &entry.result {
+                running.chain.keep(&mount.snapshots.copies, result);
             }
-            Some(Head::Differs { len }) => {
-                let granules = &mut bytes[..usize_of(len)];
-                if !channel.receive(granules)? {
-                    return Ok(());
-                }
-                note_differences(&entry.running, granules);
-                channel.answer(Status::Data, &[])?;
+        }
+        Head::Progress { pass, thousandths } => running.set_progress(pass, thousandths),
+        Head::Differs { len } => {
+            let granules = &mut bytes[..usize_of(len)];
+            if !channel.receive(granules)? {
+                return Ok(false);
             }
-            None => return Err(io::ErrorKind::InvalidData.into()),
+            note_differences(&running, granules);
         }
     }
+    channel.answer(Status::Data, &[])?;
+    Ok(true)
 }
 
 /// Notes granules in which the copy of the client is not as the snapshot.
@@ -134,8 +152,7 @@ fn read(
     bytes: &mut [u8],
 ) -> io::Result<()> {
     if device == EARLIER {
-        let copy = running.chain.earlier.as_ref();
-        if copy.is_none_or(|copy| !copy.changes.read(offset, bytes)) {
+        if !running.chain.read_earlier(offset, bytes) {
             return channel.answer(Status::Failed, b"there are no such bits");
         }
         return channel.answer(Status::Data, bytes);
@@ -213,12 +230,16 @@ fn take<'a>(
         // What is missing in this copy is written later, and perhaps not at all.
         chain.noted = None;
     }
+    let noted = chain.noted.take();
+    chain.noted = noted.filter(|(_, changes)| changes.is_complete());
     if chain
         .earlier
         .as_ref()
         .is_some_and(|copy| !copy.changes.is_complete())
     {
-        return Err(Refusal::invalid("the mount ends"));
+        return Err(Refusal::invalid(
+            "the mount ends, or does not write any more",
+        ));
     }
     Ok(mount.snapshots.add(wanted, snapshot, chain))
 }

@@ -1,18 +1,22 @@
 //! `uext4 backup`: copies the image of a running mount.
 
 use super::backup_copy::copy;
-use super::backup_since::{self, Base};
+use super::backup_identity::identity;
+use super::backup_since::{self, Base, Checked};
 use super::backup_source::{Source, recovered};
-use super::backup_target::{OldCopy, failed};
+use super::backup_target::{OldCopy, failed, is_device};
+use super::foreign_size::refuse_more_than_the_file_system;
 use super::mkfs_target;
 use super::snapshot::{self, SnapshotArgs};
-use crate::failure::{At, Exit, Failure, Result};
+use crate::failure::{self, At, Exit, Failure, Result};
 use crate::show;
 use serde_json::json;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use uext4::device::{BlockDevice, Rights};
-use uext4_fuse::{Ask, Continued, Remote, SnapshotPurpose, SnapshotResult, is_interrupted};
+use uext4_fuse::{
+    Ask, Continued, CopyIdentity, Remote, Since, SnapshotPurpose, SnapshotResult, is_interrupted,
+};
 use uext4_image::{Container, Format, Options};
 use uext4_sync::Arc;
 
@@ -35,7 +39,8 @@ replayed, and files that were open without a name are freed. OUT gets its name w
 complete.
 
 A copy in a file has an identifier. From then on the server notes in memory which parts change, for
-the last four copies, until the mount ends. --since reads only these parts.")]
+the last four copies, until the mount ends or becomes read-only. --since reads only these parts. A
+qcow2 OUT with --base needs that file as it is; so a copy that is a base is not updated.")]
 pub(crate) struct Args {
     /// Directory on which the file system is mounted, or its control socket
     #[arg(value_name = "MOUNTPOINT")]
@@ -103,7 +108,7 @@ impl Args {
     }
 
     fn copy_to(&self, out: &Path) -> Result<()> {
-        let (name, out_name) = (self.target.display().to_string(), out.display());
+        let name = self.target.display().to_string();
         let format = self.format(out);
         let base = self.base(out, format)?;
         let is_update = base.as_ref().is_some_and(Base::is_updated);
@@ -111,59 +116,105 @@ impl Args {
         uext4_fuse::catch_interrupts().at(&name)?;
         snapshot::write_back(&self.target)?;
         let old = OldCopy::open(out)?;
+        let since = self.since.clone().map(|id| Since {
+            id,
+            is_replaced: is_update,
+        });
+        let (purpose, continues) = (SnapshotPurpose::Backup, Continued::Later);
+        let snapshot = self
+            .snapshot
+            .take_chained(&self.target, purpose, continues, since)?;
+        let device: Arc<dyn BlockDevice> = snapshot.device();
+        let uuid = uext4::read_superblock(&*device, None);
+        let uuid = uuid.map_or([0; 16], |superblock| superblock.uuid);
+        let base = base.map(|base| base.check(&snapshot, (&name, out), uuid));
+        let base = base.transpose()?;
         let options = Options {
             format,
             rights: Rights::Private,
-            backing: base.as_ref().and_then(|base| base.behind(out, format)),
+            backing: base.as_ref().and_then(Checked::backing),
             ..Options::default()
         };
         let container = Container::create(out, options);
         let container = container.map_err(|error| failed(out, &error))?;
         old.as_ref().map_or(Ok(()), |old| old.refuse_swapped(out))?;
-        let (continues, since) = (Continued::Later, self.since.as_deref());
-        let purpose = SnapshotPurpose::Backup;
-        let snapshot = self
-            .snapshot
-            .take_chained(&self.target, purpose, continues, since)?;
-        let device: Arc<dyn BlockDevice> = snapshot.device();
         self.check_copyable(&snapshot, &*device, (out, &container))?;
-        let uuid = uext4::read_superblock(&*device, None);
-        let uuid = uuid.map_or([0; 16], |superblock| superblock.uuid);
-        if let Some(base) = &base {
-            base.check(&snapshot, &name, uuid)?;
-        }
         let copied = self.copy_all(&snapshot, &container, base.as_ref());
         snapshot::check_going(&snapshot, &name, "the copy")?;
-        let data_bytes = copied.at(out_name)?;
-        if is_interrupted() {
-            return Err(Failure::new(Exit::Failed, format!("{name}: interrupted")));
+        let data_bytes = copied.at(out.display())?;
+        if is_update {
+            // The earlier copy is better than one without some changes.
+            snapshot::check_written(&snapshot, &name)?;
         }
-        let made = container.finish(device.size_bytes(), uuid, |_| {
+        let made = container.identities();
+        self.finish(container, out, (device.size_bytes(), uuid))?;
+        if let Some(base) = &base {
+            base.refuse_replaced(out)?;
+        }
+        drop(old);
+        let copy = identity((out, &made), uuid, device.size_bytes(), format);
+        let id = self.report(&snapshot, out, copy, is_update);
+        self.print(&snapshot, (out, device.size_bytes(), data_bytes), id)?;
+        snapshot::check_written(&snapshot, &name)
+    }
+
+    /// Gives the copy its name.
+    fn finish(
+        &self,
+        container: Container,
+        out: &Path,
+        (size_bytes, uuid): (u64, [u8; 16]),
+    ) -> Result<()> {
+        let interrupted = || {
+            let text = format!("{}: interrupted", self.target.display());
+            Failure::new(Exit::Failed, text)
+        };
+        if is_interrupted() {
+            return Err(interrupted());
+        }
+        let made = container.finish(size_bytes, uuid, |_| {
             if is_interrupted() {
                 ControlFlow::Break(())
             } else {
                 ControlFlow::Continue(())
             }
         });
-        made.map_err(|error| failed(out, &error))?;
-        drop(old);
+        made.map(drop).map_err(|error| failed(out, &error))
+    }
+
+    /// Tells the server of the copy, which is complete whatever becomes of the mount; returns the
+    /// identifier by which a later one continues it.
+    fn report(
+        &self,
+        snapshot: &Remote,
+        out: &Path,
+        copy: Option<CopyIdentity>,
+        is_update: bool,
+    ) -> Option<String> {
+        let is_file = copy.is_some();
         let verdict = snapshot.unwritten().map_or("copied", |_| "incomplete");
         let result = SnapshotResult {
             verdict: verdict.into(),
             findings: 0,
-            copy: backup_since::identity(out, uuid, device.size_bytes()),
+            copy,
         };
-        // The copy is complete, whatever becomes of the mount.
         let reported = snapshot.report(&result);
-        let id = snapshot.noted().map(|noted| noted.id.clone());
-        let id = id.filter(|_| reported.is_ok() && result.copy.is_some());
-        if is_update {
+        let noted = snapshot.noted().map(|noted| noted.id.clone());
+        let id = noted.clone().filter(|_| reported.is_ok() && is_file);
+        if id.is_none() && (noted.is_some() || is_update) && !is_device(out) {
+            let why = reported.err().map(|error| format!(": {error}"));
+            failure::info(format_args!(
+                "{}: no later backup can continue it{}",
+                out.display(),
+                why.unwrap_or_default()
+            ));
+        }
+        if is_update && id.is_some() {
             // The copy that it made is no more.
             let id = self.since.clone();
             let _ = super::control::ask(&self.target, &Ask::ForgetBackups { id });
         }
-        self.print(&snapshot, (out, device.size_bytes(), data_bytes), id)?;
-        snapshot::check_written(&snapshot, &name)
+        id
     }
 
     /// Copies all that is in the snapshot, or what is not in the earlier copy.
@@ -171,7 +222,7 @@ impl Args {
         &self,
         snapshot: &Remote,
         container: &Container,
-        base: Option<&Base>,
+        base: Option<&Checked>,
     ) -> uext4::Result<u64> {
         let device: Arc<dyn BlockDevice> = snapshot.device();
         let source = if self.as_is {
@@ -193,7 +244,7 @@ impl Args {
     fn base(&self, out: &Path, format: Format) -> Result<Option<Base>> {
         match (&self.since, &self.base, format) {
             (None, ..) => Ok(None),
-            (Some(_), Some(base), Format::Qcow2) => Base::behind_qcow2(base, out).map(Some),
+            (Some(_), Some(base), Format::Qcow2) => Base::behind_qcow2(base).map(Some),
             (Some(_), None, Format::Raw) => Base::updated(out).map(Some),
             (Some(_), Some(_), _) => Err(Failure::usage(
                 "backup: --base is for a qcow2 OUT; a raw OUT is itself the earlier copy",
@@ -274,48 +325,5 @@ impl Args {
             Some(id) => show::line(format_args!("backup {id}; `--since {id}` continues it")),
             None => Ok(()),
         }
-    }
-}
-
-/// Refuses a device of another user's server that is larger than its file system, and would fill
-/// the host.
-fn refuse_more_than_the_file_system(name: &str, device: &dyn BlockDevice) -> Result<()> {
-    let size_bytes = device.size_bytes();
-    let disk = uext4::read_superblock(device, None).at(name)?;
-    let geometry = disk.geometry().map_err(uext4::Error::from).at(name)?;
-    let has_bytes = disk
-        .blocks_count
-        .saturating_mul(geometry.block_size().into());
-    if size_bytes <= has_bytes {
-        return Ok(());
-    }
-    let text = format!(
-        "{name}: the server of another user sends {size_bytes} bytes, and the file system has \
-         {has_bytes}"
-    );
-    Err(Failure::new(Exit::Failed, text).hint("run the backup as that user"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use uext4::device::MemDevice;
-    use uext4::mkfs::{MkfsOptions, Preset};
-
-    #[test]
-    fn a_stranger_sends_no_more_than_its_file_system() {
-        let device = |bytes: u64| -> Arc<dyn BlockDevice> {
-            let device = Arc::new(MemDevice::new(bytes));
-            let window = uext4::device::Window::new(device.clone(), 0, 8 << 20);
-            let window: Arc<dyn BlockDevice> = Arc::new(window.expect("it is inside"));
-            uext4::mkfs::format(&*window, &MkfsOptions::new(Preset::Ext4)).expect("it has room");
-            device
-        };
-        let refused = |bytes| refuse_more_than_the_file_system("mnt", &*device(bytes));
-        assert!(refused(8 << 20).is_ok());
-        assert!(refused((8 << 20) + 512).is_err());
-        assert!(refused(1 << 40).is_err());
-        let blank = MemDevice::new(8 << 20);
-        assert!(refuse_more_than_the_file_system("mnt", &blank).is_err());
     }
 }

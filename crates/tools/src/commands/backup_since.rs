@@ -6,27 +6,34 @@
 //! and replaces it when it is complete; a qcow2 copy has the earlier one behind it.
 
 use super::backup_copy::{Unit, copy_parts};
+use super::backup_identity::{Files, difference, hex, open};
 use super::backup_parts::Parts;
 use super::backup_source::Source;
 use crate::failure::{At, Exit, Failure, Result};
-use std::fs::{File, Metadata};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use uext4::device::{Error as DeviceError, SnapshotEnd, data_from};
-use uext4_fuse::{CopyIdentity, Earlier, Remote, is_interrupted};
-use uext4_image::{Backing, Container, Format, samples_of};
+use uext4_fuse::{CopyFormat, Earlier, Remote, is_interrupted};
+use uext4_image::{Backing, Container, Format};
 use uext4_num::clamp_usize;
 
 /// Bytes that are copied at a time.
 const STEP_BYTES: u64 = 1 << 20;
-/// Bytes at the begin of a qcow2 image by which it is known.
-const QCOW2_MAGIC: &[u8; 4] = b"QFI\xFB";
 
 /// The earlier copy.
 pub(super) struct Base {
     path: PathBuf,
     file: File,
     role: Role,
+}
+
+/// An earlier copy that is as the backup left it.
+pub(super) struct Checked {
+    base: Base,
+    files: Files,
+    /// What a new image says of it.
+    backing: Option<Backing>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -41,10 +48,6 @@ impl Base {
     /// A raw copy that is updated.
     pub(super) fn updated(out: &Path) -> Result<Self> {
         let file = open(out)?;
-        if is_qcow2(&file) {
-            let text = format!("{}: a qcow2 image is not updated", out.display());
-            return Err(Failure::usage(text).hint("--base names it, and OUT a new qcow2 image"));
-        }
         Ok(Self {
             path: out.to_owned(),
             file,
@@ -53,21 +56,12 @@ impl Base {
     }
 
     /// A copy behind a new qcow2 image.
-    pub(super) fn behind_qcow2(base: &Path, out: &Path) -> Result<Self> {
+    pub(super) fn behind_qcow2(base: &Path) -> Result<Self> {
         let file = open(base)?;
         let name = base.canonicalize().at(base.display())?;
         if name.to_str().is_none() {
             let text = format!(
                 "{}: a qcow2 image names files in UTF-8 only",
-                base.display()
-            );
-            return Err(Failure::usage(text));
-        }
-        let there = std::fs::metadata(out).ok();
-        let own = file.metadata().at(base.display())?;
-        if there.is_some_and(|there| (there.dev(), there.ino()) == (own.dev(), own.ino())) {
-            let text = format!(
-                "{}: OUT is to refer to it, so it cannot be OUT",
                 base.display()
             );
             return Err(Failure::usage(text));
@@ -84,10 +78,7 @@ impl Base {
     }
 
     /// What a new qcow2 image says of it: the name alone if both are in one directory.
-    pub(super) fn behind(&self, out: &Path, format: Format) -> Option<Backing> {
-        if format != Format::Qcow2 {
-            return None;
-        }
+    fn behind(&self, out: &Path, format: CopyFormat) -> Backing {
         let path = self
             .path
             .canonicalize()
@@ -96,42 +87,70 @@ impl Base {
             Some(parent) if parent != Path::new("") => parent,
             _ => Path::new("."),
         };
-        let is_beside = directory.canonicalize().ok().as_deref() == path.parent();
+        // By the name of a link the image would have another directory.
+        let is_beside =
+            !out.is_symlink() && directory.canonicalize().ok().as_deref() == path.parent();
         let name = match path.file_name().filter(|_| is_beside) {
             // A colon in a name would be the end of a protocol.
             Some(name) => format!("./{}", name.to_string_lossy()),
             None => path.display().to_string(),
         };
-        let format = if is_qcow2(&self.file) {
-            Format::Qcow2
-        } else {
-            Format::Raw
+        let format = match format {
+            CopyFormat::Raw => Format::Raw,
+            CopyFormat::Qcow2 => Format::Qcow2,
         };
-        Some(Backing { name, format })
+        Backing { name, format }
     }
 
-    /// Refuses a copy that the identifier does not belong to.
-    pub(super) fn check(&self, snapshot: &Remote, mount: &str, uuid: [u8; 16]) -> Result<()> {
-        let earlier = earlier(snapshot, mount)?;
-        let found =
-            identity_of(&self.file, uuid, earlier.copy.disk_bytes).at(self.path.display())?;
-        let wanted = &earlier.copy;
-        let problem = if found.uuid != wanted.uuid {
-            "the mount has another file system now"
-        } else if found.file_bytes != wanted.file_bytes {
-            "its size is another"
-        } else if found.samples != wanted.samples {
-            "its content is another"
-        } else if found.modified != wanted.modified {
-            "it was written since"
+    /// Refuses a copy that the identifier does not belong to, and one that needs what OUT replaces.
+    pub(super) fn check(
+        self,
+        snapshot: &Remote,
+        (mount, out): (&str, &Path),
+        uuid: [u8; 16],
+    ) -> Result<Checked> {
+        let wanted = &earlier(snapshot, mount)?.copy;
+        let path = self.path.display();
+        if self.is_updated() && wanted.format == CopyFormat::Qcow2 {
+            let text = format!("{path}: a qcow2 image is not updated");
+            return Err(Failure::usage(text).hint("--base names it, and OUT a new qcow2 image"));
+        }
+        let files = Files::open(&self.path, wanted.format)?;
+        if !self.is_updated() && files.has(out) {
+            let text = format!("{path}: OUT is to refer to it, so OUT is none of its files");
+            return Err(Failure::usage(text));
+        }
+        let problem = if hex(&uuid) == wanted.uuid {
+            difference(&files.identities()?, &wanted.files)
         } else {
-            return Ok(());
+            Some("the mount has another file system now".into())
         };
-        let text = format!(
-            "{}: is not the copy that this backup made: {problem}",
-            self.path.display()
-        );
-        Err(Failure::new(Exit::Failed, text).hint("a copy without --since is complete"))
+        if let Some(problem) = problem {
+            let text = format!("{path}: is not the copy that this backup made: {problem}");
+            let failure = Failure::new(Exit::Failed, text);
+            return Err(failure.hint("a copy without --since is complete"));
+        }
+        let backing = (!self.is_updated()).then(|| self.behind(out, wanted.format));
+        Ok(Checked {
+            base: self,
+            files,
+            backing,
+        })
+    }
+}
+
+impl Checked {
+    /// What a new qcow2 image says of it.
+    pub(super) fn backing(&self) -> Option<Backing> {
+        self.backing.clone()
+    }
+
+    /// Refuses a copy to which OUT refers if it was replaced meanwhile.
+    pub(super) fn refuse_replaced(&self, out: &Path) -> Result<()> {
+        match self.base.role {
+            Role::Updated => Ok(()),
+            Role::Behind => self.files.refuse_replaced(out),
+        }
     }
 
     /// Makes the new copy; returns how many bytes were read.
@@ -145,15 +164,17 @@ impl Base {
         let earlier = snapshot.earlier();
         let earlier = earlier.ok_or(DeviceError::SnapshotEnded(malformed))?;
         let parts = Parts::of(snapshot, earlier, source)?;
-        match self.role {
+        match self.base.role {
             Role::Behind => copy_parts(source, container, &parts, Unit::Cluster),
             Role::Updated => {
-                self.fill(container)?;
+                self.base.fill(container)?;
                 copy_parts(source, container, &parts, Unit::Byte)
             }
         }
     }
+}
 
+impl Base {
     /// Gives a new raw file the content of the earlier copy.
     fn fill(&self, container: &Container) -> uext4::Result<()> {
         if container.share_content_of(&self.file) {
@@ -196,41 +217,4 @@ pub(super) fn tell_differences(snapshot: &Remote, source: &Source) -> uext4::Res
         snapshot.differs(&granules)?;
     }
     Ok(())
-}
-
-/// The identity of a copy that is complete. `None` if it is no regular file, which alone tells
-/// whether it was written since.
-pub(super) fn identity(out: &Path, uuid: [u8; 16], disk_bytes: u64) -> Option<CopyIdentity> {
-    let file = open(out).ok()?;
-    identity_of(&file, uuid, disk_bytes).ok()
-}
-
-fn identity_of(file: &File, uuid: [u8; 16], disk_bytes: u64) -> std::io::Result<CopyIdentity> {
-    let found: Metadata = file.metadata()?;
-    Ok(CopyIdentity {
-        uuid: hex(&uuid),
-        disk_bytes,
-        file_bytes: found.len(),
-        modified: (found.mtime(), found.mtime_nsec()),
-        samples: hex(&samples_of(file)?),
-    })
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// A regular file.
-fn open(path: &Path) -> Result<File> {
-    let found = std::fs::metadata(path).at(path.display())?;
-    if !found.is_file() {
-        let text = format!("{}: only a copy in a file can be continued", path.display());
-        return Err(Failure::usage(text));
-    }
-    File::open(path).at(path.display())
-}
-
-fn is_qcow2(file: &File) -> bool {
-    let mut magic = [0; 4];
-    file.read_exact_at(&mut magic, 0).is_ok() && &magic == QCOW2_MAGIC
 }

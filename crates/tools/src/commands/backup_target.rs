@@ -28,6 +28,11 @@ impl OldCopy {
     }
 }
 
+/// Whether a copy goes onto a device, which no later one continues.
+pub(super) fn is_device(out: &Path) -> bool {
+    std::fs::metadata(out).is_ok_and(|there| !there.is_file())
+}
+
 /// The failure of an image that cannot be made.
 pub(super) fn failed(out: &Path, error: &uext4_image::Error) -> Failure {
     match error {

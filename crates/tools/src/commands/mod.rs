@@ -2,6 +2,7 @@
 
 pub(crate) mod backup;
 mod backup_copy;
+mod backup_identity;
 mod backup_parts;
 mod backup_since;
 mod backup_source;
@@ -28,6 +29,7 @@ mod diff_owners;
 mod diff_rows;
 pub(crate) mod export;
 pub(crate) mod extents;
+mod foreign_size;
 pub(crate) mod freefrag;
 pub(crate) mod fsck;
 mod fsck_decisions;
@@ -78,6 +80,10 @@ use crate::cli::Command;
 use crate::failure::Result;
 
 pub(crate) fn run(command: Command) -> Result<()> {
+    snapshot::unless_ended(run_one(command))
+}
+
+fn run_one(command: Command) -> Result<()> {
     match command {
         Command::Mkfs(args) => args.run(),
         Command::Build(args) => args.run(),

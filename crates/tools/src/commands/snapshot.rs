@@ -1,13 +1,15 @@
 //! Snapshots of running mounts, for `fsck`, `backup`, and commands that read images.
 
+use super::foreign_size::refuse_more_than_the_file_system;
 use crate::failure::{At, Exit, Failure, Result};
-use crate::image::ImageArgs;
+use crate::image::{ImageArgs, SnapshotDevices};
 use rustix::fs::{FileType, Mode, OFlags};
+use std::cell::RefCell;
 use std::fs::File;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use uext4::device::{BlockDevice, SnapshotEnd};
-use uext4_fuse::{Ask, Client, Continued, Remote, SnapshotPurpose, SnapshotWanted};
+use uext4_fuse::{Ask, Client, Continued, Remote, Since, SnapshotPurpose, SnapshotWanted};
 use uext4_sync::Arc;
 
 /// The lowest priority of `nice(2)`.
@@ -61,7 +63,7 @@ impl SnapshotArgs {
         target: &Path,
         purpose: SnapshotPurpose,
         continues: Continued,
-        since: Option<&str>,
+        since: Option<Since>,
     ) -> Result<Remote> {
         if purpose == SnapshotPurpose::Check {
             // It takes longer then, and delays no other process.
@@ -89,7 +91,7 @@ impl SnapshotArgs {
         &self,
         target: &Path,
         (purpose, continues): (SnapshotPurpose, Continued),
-        since: Option<&str>,
+        since: Option<Since>,
         spill: Option<&File>,
     ) -> Result<Remote> {
         let wanted = SnapshotWanted {
@@ -98,7 +100,7 @@ impl SnapshotArgs {
             memory_bytes: self.keep_memory.unwrap_or(KEEP_BYTES),
             spill_bytes: spill.map(|file| self.spill_bytes(free_bytes(file))),
             continues,
-            since: since.map(str::to_owned),
+            since,
         };
         let taken = Remote::take(target, &wanted, spill);
         taken.map_err(|error| super::control::failure(target, &error))
@@ -167,10 +169,34 @@ pub(super) fn read_mount(image: &ImageArgs) -> Result<()> {
         let text = format_args!("{name}: not all changes are in the snapshot: {why}");
         crate::failure::info(text);
     }
+    if !snapshot.is_trusted() {
+        refuse_more_than_the_file_system(&name, &*snapshot.device())?;
+    }
     let journal = snapshot.journal();
     let journal = journal.map(|journal| -> Arc<dyn BlockDevice> { journal });
-    image.show_snapshot(snapshot.device(), journal);
+    image.show_snapshot(SnapshotDevices {
+        home: snapshot.device(),
+        journal,
+        is_foreign: !snapshot.is_trusted(),
+    });
+    READ.with_borrow_mut(|read| read.push((name, snapshot)));
     Ok(())
+}
+
+thread_local! {
+    /// Snapshots that the command of this thread reads, with the names of their mounts.
+    static READ: RefCell<Vec<(String, Remote)>> = const { RefCell::new(Vec::new()) };
+}
+
+/// What a command returns that may have read snapshots: the end of one is no damage, and what was
+/// read of it is not complete.
+pub(super) fn unless_ended(done: Result<()>) -> Result<()> {
+    let read = READ.take();
+    let ended = read
+        .iter()
+        .map(|(name, snapshot)| check_going(snapshot, name, "what was read"));
+    ended.collect::<Result<()>>()?;
+    done
 }
 
 /// The failure of work on a snapshot that has ended.

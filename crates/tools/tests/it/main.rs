@@ -46,6 +46,7 @@ mod running;
 mod sandbox;
 mod show;
 mod snapshots;
+mod snapshots_chain;
 mod snapshots_read;
 mod snapshots_since;
 mod space;

@@ -3,6 +3,7 @@
 use crate::rig::bytes;
 use crate::snapshots::{Mounted, work};
 use std::fs;
+use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use uext4_fuse::SnapshotPurpose;
@@ -129,5 +130,34 @@ fn nothing_is_trimmed_while_a_snapshot_is_read() {
             .is_some_and(Vec::is_empty)
     });
     assert!(trimmed() > Some(1 << 20));
+    mounted.umount();
+}
+
+/// The end of a snapshot is no damage, from which a rescue would save what is left.
+#[test]
+fn a_rescue_whose_snapshot_ends_fails() {
+    let Some(mounted) = Mounted::new("no_io_uring") else {
+        return;
+    };
+    let content = vec![7; 30 << 20];
+    mounted.write("mnt/large", &content);
+    let is_aborted = (0..20).any(|nr| {
+        let name = format!("got{nr}");
+        let args = ["get", "mnt", "/large", &name, "--rescue"];
+        let mut rescue = mounted.0.start(&args, Stdio::null());
+        wait::until_true("it reads or has read", || {
+            mounted.0.ok(&["fsck", "--abort", "mnt"]) != "mnt: ended: 0\n"
+                || rescue.try_wait().expect("it runs").is_some()
+        });
+        let done = rescue.wait_with_output().expect("it runs");
+        if done.status.success() {
+            assert!(bytes(&mounted.path(&name)) == content);
+            return false;
+        }
+        let said = String::from_utf8_lossy(&done.stderr);
+        assert_eq!(done.status.code(), Some(1), "{said}");
+        said.contains("what was read is not complete")
+    });
+    assert!(is_aborted, "each rescue was done before");
     mounted.umount();
 }

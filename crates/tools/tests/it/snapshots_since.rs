@@ -9,11 +9,10 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
 use uext4_testkit::{oracle, wait};
 
 /// Makes a copy; returns its identifier.
-fn backup(mounted: &Mounted, args: &[&str]) -> String {
+pub(crate) fn backup(mounted: &Mounted, args: &[&str]) -> String {
     let made = mounted
         .0
         .json(&[&["backup", "mnt"], args, &["--json"]].concat());
@@ -40,7 +39,14 @@ fn change(mounted: &Mounted, round: u8) {
         mounted.write("mnt/gone", &vec![round; 3_000_000]);
         fs::remove_file(mounted.path("mnt/gone")).expect("it is there");
         mounted.0.ok(&["trim", "mnt"]);
-        thread::sleep(Duration::from_millis(300));
+        // Some tens of their files, of which they delete and write anew a part.
+        wait::until_true("the writers have written", || {
+            (0..2).all(|id| {
+                let dir = format!("mnt/{}", usize::from(round) * 2 + id);
+                let files = fs::read_dir(mounted.path(&dir));
+                files.is_ok_and(|files| files.count() > 20)
+            })
+        });
         done.store(true, Ordering::Relaxed);
     });
 }
