@@ -25,6 +25,7 @@ mod transfer;
 
 use clap::Parser;
 use std::ffi::OsString;
+use std::io::Write;
 use std::process::ExitCode;
 
 /// Runs a command line; the first argument is the name of the program.
@@ -46,9 +47,18 @@ pub fn run(args: Vec<OsString>) -> ExitCode {
 
 /// Prints help, or what is wrong with the arguments; `fsck(8)` has a status of its own for these.
 fn refused(error: &clap::Error, args: &[OsString]) -> ExitCode {
+    let is_fsck = args.get(1).is_some_and(|command| command == "fsck");
+    if is_fsck && error.kind() == clap::error::ErrorKind::DisplayVersion {
+        // As e2fsck does, whose callers read results from the other stream.
+        let _ = writeln!(
+            std::io::stderr(),
+            "uext4 fsck {}",
+            env!("CARGO_PKG_VERSION")
+        );
+        return ExitCode::SUCCESS;
+    }
     // There is nowhere else to say it.
     let _ = error.print();
-    let is_fsck = args.get(1).is_some_and(|command| command == "fsck");
     match (error.use_stderr(), is_fsck) {
         (false, _) => ExitCode::SUCCESS,
         (true, true) => ExitCode::from(FSCK_MISUSE),

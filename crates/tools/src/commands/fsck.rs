@@ -8,6 +8,7 @@ use crate::commands::fsck_extended::Extended;
 use crate::commands::fsck_optimise::optimise;
 use crate::commands::fsck_progress::{bar, on_descriptor};
 use crate::commands::fsck_superblock::{block_size, is_clean, superblock_kib};
+use crate::commands::fsck_told::Told;
 use crate::failure::{At, Failure, Result};
 use crate::image::{ImageArgs, Purpose};
 use std::fs::File;
@@ -23,7 +24,10 @@ use uext4_sync::Arc;
 
 /// Check a file system and repair it, as e2fsck does
 #[derive(clap::Args)]
-#[command(after_help = "\
+#[command(
+    version,
+    disable_version_flag = true,
+    after_help = "\
 Examples:
   uext4 fsck -p disk.img                   at boot: repair what loses nothing
   uext4 fsck -fn disk.img                  check it, change nothing
@@ -39,7 +43,8 @@ Of a running mount a snapshot is checked, in full and at the lowest priority; it
 server keeps what they overwrite meanwhile. `uext4 stats` shows the check, and the last verdict.
 
 Exit status, as for every fsck(8): 0 no errors, 1 errors were corrected, 4 errors are left,
-8 operational error, 16 wrong arguments.")]
+8 operational error, 16 wrong arguments."
+)]
 pub(crate) struct Args {
     #[command(flatten)]
     image: ImageArgs,
@@ -77,6 +82,17 @@ pub(crate) struct Args {
     /// Keep in FILE what is overwritten; `uext4 undo` and e2undo bring it back
     #[arg(short = 'z', value_name = "FILE")]
     undo_file: Option<PathBuf>,
+    #[command(flatten)]
+    told: super::fsck_told::ToldArgs,
+    /// Drop what the host has cached of the image before
+    #[arg(short = 'F')]
+    flush: bool,
+    /// No effect, as in e2fsck
+    #[arg(short = 'r')]
+    _compatible: bool,
+    /// Print the version to standard error
+    #[arg(short = 'V', action = clap::ArgAction::Version)]
+    _version: Option<bool>,
     /// Print one JSON object per problem, then a summary
     #[arg(long)]
     json: bool,
@@ -101,19 +117,22 @@ impl Args {
         if self.explain {
             return explain(&self.image.name());
         }
+        let told = Told::begin(self.told);
         let checked = match super::control::is_running(&self.image) {
-            Ok(true) => super::fsck_mount::run(&self, &self.mount),
+            Ok(true) => super::fsck_mount::run(&self, &told, &self.mount),
             Ok(false) => {
                 let refused = self.mount.refuse_for_image(&self.image.name());
                 let image = match &self.journal {
                     Some(path) => self.image.clone().with_journal(path.clone()),
                     None => self.image.clone(),
                 };
-                refused.and_then(|()| self.check(&image))
+                refused.and_then(|()| self.check(&image, &told))
             }
             Err(failure) => Err(failure),
         };
-        checked.map_err(Failure::of_fsck)
+        told.print(&self.image.name())
+            .and(checked)
+            .map_err(Failure::of_fsck)
     }
 
     pub(super) fn image(&self) -> &ImageArgs {
@@ -134,6 +153,7 @@ impl Args {
             ("-b", self.superblock.is_some()),
             ("-j", self.journal.is_some()),
             ("-E", !self.extended.is_empty()),
+            ("-F", self.flush),
         ];
         let first = given.into_iter().find(|(_, is_given)| *is_given);
         first.map(|(name, _)| name)
@@ -165,10 +185,14 @@ impl Args {
         })
     }
 
-    fn check(&self, image: &ImageArgs) -> Result<()> {
+    fn check(&self, image: &ImageArgs, told: &Told) -> Result<()> {
         let choice = self.choice()?;
         let mut session = Session::new(image.name(), choice, self.json);
-        let limits = self.limits(choice)?;
+        let mut limits = self.limits(choice)?;
+        limits.watch = told.watch(limits.watch.take());
+        if self.flush {
+            image.device(Purpose::Read)?.forget_cache();
+        }
         let superblock_kib = superblock_kib((self.superblock, self.block_size), image)?;
         if choice == Choice::No {
             Extended::check_read_only(&self.extended)?;
@@ -178,7 +202,9 @@ impl Args {
             };
             let report = image.check(options, &limits);
             let report = report.at(image.name())?;
-            return end_check(&mut session, &report);
+            let ended = end_check(&mut session, &report);
+            let device = image.device(Purpose::Read)?;
+            return ended.and(told.print_use(&image.name(), &*device));
         }
         let options = MountOptions {
             superblock_kib,
@@ -194,11 +220,14 @@ impl Args {
             }
             None => device,
         };
+        let shown = Arc::clone(&device);
         let done = self.change(&mut session, device, options, &limits);
         if let Some(recorder) = recorder {
             recorder.finish().at(image.name())?;
         }
-        done
+        // Also what was repaired ends with a status of its own.
+        let used = told.print_use(&image.name(), &*shown);
+        done.and(used)
     }
 
     /// The device that keeps what is overwritten.

@@ -74,6 +74,10 @@ impl Extended {
 
     /// Refuses what needs a mount, before anything is repaired, if the features prevent that.
     pub(super) fn check_mountable(lists: &[Self], device: &dyn BlockDevice) -> Result<()> {
+        if Self::is_journal_only(lists) {
+            // Nothing else is done.
+            return Ok(());
+        }
         let needs_mount = all(lists).any(|one| one == One::Extents) || discards(lists);
         // A superblock that cannot be read is repaired first.
         let disk = uext4::read_superblock(device, None).ok();

@@ -3,6 +3,7 @@
 use super::fsck;
 use super::fsck_decisions::{Choice, Session};
 use super::fsck_end::end_check;
+use super::fsck_told::Told as Statistics;
 use super::snapshot::{self, SnapshotArgs};
 use crate::failure::{At, Failure, Result};
 use crate::show;
@@ -64,7 +65,7 @@ impl MountArgs {
 }
 
 /// Checks the mount, or ends checks of it.
-pub(super) fn run(args: &fsck::Args, mount: &MountArgs) -> Result<()> {
+pub(super) fn run(args: &fsck::Args, statistics: &Statistics, mount: &MountArgs) -> Result<()> {
     let (target, name) = (args.image().image.as_path(), args.image().name());
     if let Some(option) = args.first_change() {
         let text = format!("{name}: {option}: a running mount is checked, not repaired");
@@ -75,13 +76,13 @@ pub(super) fn run(args: &fsck::Args, mount: &MountArgs) -> Result<()> {
         return show::line(format_args!("{name}: ended: {ended}"));
     }
     let Some(every) = mount.every else {
-        return match check_once(args, mount)? {
+        return match check_once(args, statistics, mount)? {
             Outcome::Sound => Ok(()),
             Outcome::Ended(failure) => Err(failure),
         };
     };
     loop {
-        if let Outcome::Ended(failure) = check_once(args, mount)? {
+        if let Outcome::Ended(failure) = check_once(args, statistics, mount)? {
             // The next one may have less to keep.
             failure.say();
         }
@@ -99,7 +100,7 @@ enum Outcome {
 }
 
 /// Checks the mount; errors are a failure.
-fn check_once(args: &fsck::Args, mount: &MountArgs) -> Result<Outcome> {
+fn check_once(args: &fsck::Args, statistics: &Statistics, mount: &MountArgs) -> Result<Outcome> {
     let (target, name) = (args.image().image.as_path(), args.image().name());
     let snapshot = mount.snapshot.take(target, SnapshotPurpose::Check)?;
     let options = MountOptions {
@@ -110,6 +111,7 @@ fn check_once(args: &fsck::Args, mount: &MountArgs) -> Result<Outcome> {
     };
     let snapshot = Arc::new(snapshot);
     let mut limits = args.limits(Choice::No)?;
+    limits.watch = statistics.watch(limits.watch.take());
     limits.watch = Some(Arc::new(Told::new(snapshot.clone(), limits.watch.take())));
     let report = check(snapshot.device(), options, &limits);
     drop(limits);
@@ -130,6 +132,7 @@ fn check_once(args: &fsck::Args, mount: &MountArgs) -> Result<Outcome> {
         super::control::failure(target, &error).say();
     }
     let written = snapshot::check_written(&snapshot, &name);
+    statistics.print_use(&name, &*snapshot.device())?;
     drop(snapshot);
     end_check(&mut Session::new(name, Choice::No, args.json()), &report)?;
     Ok(written.map_or_else(Outcome::Ended, |()| Outcome::Sound))

@@ -40,6 +40,7 @@ mod fsck_mount;
 mod fsck_optimise;
 mod fsck_progress;
 mod fsck_superblock;
+mod fsck_told;
 pub(crate) mod get;
 mod get_rescue;
 pub(crate) mod groups;

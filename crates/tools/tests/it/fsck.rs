@@ -171,6 +171,48 @@ fn under_the_name_of_a_checker_it_is_one() {
     assert_eq!(called("e2fsck", &["-no-such"]), Some(16));
 }
 
+/// What e2fsck takes is taken, or refused by name.
+#[test]
+fn options_of_e2fsck_are_known() {
+    let rig = damaged(&[COUNT]);
+    let called = |args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_uext4"));
+        let output = command.arg0("e2fsck").args(args).output();
+        let output = output.expect("it starts");
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (
+            output.status.code(),
+            text(&output.stdout),
+            text(&output.stderr),
+        )
+    };
+    let image = rig.image();
+    let image = image.to_str().expect("it is plain");
+    let version = format!("uext4 fsck {}\n", env!("CARGO_PKG_VERSION"));
+    assert_eq!(called(&["-V"]), (Some(0), String::new(), version.clone()));
+    assert_eq!(called(&["-V", image]).2, version);
+    let (code, said, _) = called(&["-fnrFvtt", image]);
+    assert_eq!(code, Some(4), "{said}");
+    for word in ["blocks are in use", "pass 1 began after", "done after"] {
+        assert!(said.contains(word), "{word}: {said}");
+    }
+    let (code, said, _) = called(&["-fyvt", image]);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("blocks are in use"), "{said}");
+    assert!(!said.contains("pass 1"), "{said}");
+    let (code, said, _) = called(&["-fnd", image]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("pass 5 began after"), "{said}");
+    let (_, said, _) = called(&["-fn", image]);
+    assert!(
+        !said.contains("in use") && !said.contains("after"),
+        "{said}"
+    );
+    let (code, _, said) = called(&["-P", "3", image]);
+    assert_eq!(code, Some(16), "{said}");
+    assert!(said.contains("-P"), "{said}");
+}
+
 #[test]
 fn a_backup_is_used_that_the_user_names() {
     let rig = damaged_of(&["-b", "1024"], &[COUNT]);
@@ -230,6 +272,9 @@ fn extended_options_that_need_a_mount_are_refused_first() {
             &["fsck", "-fy", "-E", "discard,nodiscard", "disk.img"],
         );
         assert_eq!(code, Some(1), "{said}");
+        let alone = ["fsck", "-E", "journal_only,discard", "disk.img"];
+        let (code, said) = status(&rig, &alone);
+        assert_eq!(code, Some(0), "only a replay is asked for: {said}");
     }
 }
 
