@@ -40,6 +40,7 @@ pub(crate) struct ImageArgs {
 struct Shown(Arc<OnceLock<SnapshotDevices>>);
 
 /// The devices of a snapshot.
+#[derive(Clone)]
 pub(crate) struct SnapshotDevices {
     pub(crate) home: Arc<dyn BlockDevice>,
     /// That of an external journal.
@@ -50,9 +51,9 @@ pub(crate) struct SnapshotDevices {
 
 impl SnapshotDevices {
     /// For a mount. A log of another user is replayed before, in memory with a limit.
-    fn to_mount(&self) -> uext4::Result<(Arc<dyn BlockDevice>, Option<Arc<dyn BlockDevice>>)> {
+    fn to_mount(&self) -> uext4::Result<Self> {
         if !self.is_foreign {
-            return Ok((self.home.clone(), self.journal.clone()));
+            return Ok(self.clone());
         }
         let home = Arc::new(Overlay::rehearsal(self.home.clone(), FOREIGN_LOG_BYTES));
         let journal = self.journal.clone();
@@ -64,7 +65,11 @@ impl SnapshotDevices {
             ..MountOptions::default()
         };
         uext4::repair::recover(&home, &options)?;
-        Ok((home, journal))
+        Ok(Self {
+            home,
+            journal,
+            ..*self
+        })
     }
 }
 
@@ -290,11 +295,11 @@ impl ImageArgs {
         options: &MountOptions,
     ) -> uext4::Result<Devices> {
         if let Some(shown) = self.snapshot.0.get() {
-            let (home, journal) = shown.to_mount()?;
+            let shown = shown.to_mount()?;
             return Ok(Devices {
                 purpose,
-                home,
-                journal,
+                home: shown.home,
+                journal: shown.journal,
             });
         }
         let journal = self.journal(options);
@@ -408,8 +413,8 @@ mod tests {
             uext4::repair::needs_recovery(&disk)
         };
         assert!(needs(&*shown.home));
-        let (home, _) = shown.to_mount().expect("it is small");
-        assert!(!needs(&*home));
+        let replayed = shown.to_mount().expect("it is small");
+        assert!(!needs(&*replayed.home));
         assert!(needs(&*shown.home));
     }
 }
