@@ -3,7 +3,7 @@
 //! take it for another file. A quota file that is another file. Features that files require.
 
 use super::slots::written_inodes;
-use crate::directories::Dir;
+use crate::opened::Dir;
 use crate::quota_files::is_file;
 use crate::state::{Check, Step};
 use uext4_format::dirent::DirEntries;
