@@ -31,8 +31,8 @@ pub(crate) struct SharedBlock {
     names: u32,
     /// Its stored reference count.
     says: u32,
-    /// What it says about the encryption of these inodes, once it was asked for; `None` if it cannot
-    /// be read.
+    /// What it says about the encryption of these inodes, once it was asked for; `None` if it
+    /// cannot be read.
     pub(crate) context: Option<Option<Context>>,
     /// The block and its values, as each of these inodes counts them.
     adds: Added,

@@ -83,11 +83,11 @@ fn len_of_encrypted(bytes: &[u8]) -> usize {
 pub(crate) fn kept_of_encrypted(bytes: &[u8], size: u64) -> Option<usize> {
     let size = usize::try_from(size).unwrap_or(usize::MAX);
     let ends = [size, encrypted_target_bytes(bytes)].into_iter();
-    let is_possible = |end: &usize| {
+    ends.filter(|end| {
         let is_inside = (LENGTH_BYTES + 1..bytes.len()).contains(end);
         is_inside && bytes.iter().skip(*end).all(|byte| *byte == 0)
-    };
-    ends.filter(is_possible).min()
+    })
+    .min()
 }
 
 /// The target of a link with inline data, and what follows it.

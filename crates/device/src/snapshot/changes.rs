@@ -108,7 +108,7 @@ impl Changes {
         }
         for (at, byte) in (offset..).zip(buf) {
             let word = self.bits.words[clamp_usize(at / 8)].load(Relaxed);
-            *byte = word.to_le_bytes()[clamp_usize(at % 8)];
+            *byte = u8::try_from(word >> (at % 8 * 8) & 0xFF).unwrap_or_default();
         }
         true
     }

@@ -199,7 +199,7 @@ impl Snapshots {
         self.is_tracked.store(!tracked.is_empty(), Ordering::SeqCst);
     }
 
-    fn note(&self, range: &Range<u64>) {
+    fn mark_tracked(&self, range: &Range<u64>) {
         if self.is_tracked.load(Ordering::SeqCst) {
             let tracked = self.tracked.read().clone();
             tracked.iter().for_each(|bits| bits.mark(range));
@@ -247,7 +247,7 @@ impl Snapshots {
         write: impl FnOnce() -> Result<(), Error>,
     ) -> Result<(), Error> {
         let _pass = self.writes.enter();
-        self.note(&range);
+        self.mark_tracked(&range);
         if self.is_active() {
             let current = self.current.read().clone();
             current
@@ -273,7 +273,7 @@ impl Snapshots {
             self.left_bytes.fetch_add(len, Ordering::Relaxed);
             return Ok(());
         }
-        self.note(range);
+        self.mark_tracked(range);
         work()
     }
 

@@ -104,8 +104,8 @@ impl BlockDevice for SnapshotDevice {
     /// Does nothing while a snapshot exists, which would have to keep all that is discarded.
     fn discard(&self, offset: u64, len: u64) -> Result<(), Error> {
         let range = offset..offset.saturating_add(len);
-        let discard = || self.inner.discard(offset, len);
-        self.snapshots.without_any(&range, discard)
+        self.snapshots
+            .without_any(&range, || self.inner.discard(offset, len))
     }
     fn forget_cache(&self) {
         self.inner.forget_cache();

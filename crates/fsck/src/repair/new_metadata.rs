@@ -5,7 +5,6 @@
 use super::patch::Patch;
 use super::places::{Taken, run};
 use crate::state::{Step, Stop};
-use std::collections::BTreeMap;
 use std::ops::Range;
 use uext4_format::{
     BlockNr, Feature, GroupDescriptor, GroupNr, RawInode, block_bitmap_checksum,
@@ -15,10 +14,6 @@ use uext4_num::{clamp_usize, usize_of};
 
 /// Bytes of a table that are written at once.
 const WRITE_BYTES: u64 = 1 << 20;
-
-/// Where a search over the whole file system goes on: for one that trusts bitmaps or not, and for a
-/// table or a block.
-pub(super) type Searched = BTreeMap<(bool, bool), u64>;
 
 impl Patch<'_, '_> {
     /// Makes an empty inode table: at this place, else where there is free space.

@@ -89,7 +89,7 @@ pub(crate) fn optimise(mut subject: Subject, limits: &Limits) -> Result<Optimise
         if done.directories == 0 {
             return Ok(all);
         }
-        // The time of this begins now: without it nobody may mount what was written.
+        // The time of this begins now: without it no program may mount what was written.
         let followed = repair(subject.clone(), &mut RepairAll, limits)?;
         if !followed.is_sound() {
             let why = followed.incomplete;

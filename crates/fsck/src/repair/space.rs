@@ -5,18 +5,21 @@
 //! can be believed must have it free.
 
 use super::maps::set_format;
-use super::new_metadata::Searched;
 use super::patch::Patch;
 use crate::bits::Bits;
 use crate::problems::{Area, Problem};
 use crate::report::Finding;
 use crate::state::Step;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use uext4_format::{
     BlockNr, Corrupt, CorruptKind, DamageLocation, GroupNr, InodeFlags, InodeNr, group_flag,
 };
 use uext4_num::usize_of;
+
+/// Where a search over the whole file system goes on: for one that trusts bitmaps or not, and for a
+/// table or a block.
+pub(super) type Searched = BTreeMap<(bool, bool), u64>;
 
 /// Clusters that a search passes between two checks of the time.
 const STRIDE: u64 = 1 << 15;

@@ -116,7 +116,7 @@ fn answer_head(
             if !channel.receive(granules)? {
                 return Ok(false);
             }
-            note_differences(&running, granules);
+            mark_differences(&running, granules);
         }
     }
     channel.answer(Status::Data, &[])?;
@@ -124,7 +124,7 @@ fn answer_head(
 }
 
 /// Notes granules in which the copy of the client is not as the snapshot.
-fn note_differences(running: &Running, granules: &[u8]) {
+fn mark_differences(running: &Running, granules: &[u8]) {
     let Some((_, changes)) = &running.chain.noted else {
         return;
     };

@@ -165,12 +165,9 @@ impl Args {
         out: &Path,
         (size_bytes, uuid): (u64, [u8; 16]),
     ) -> Result<()> {
-        let interrupted = || {
-            let text = format!("{}: interrupted", self.target.display());
-            Failure::new(Exit::Failed, text)
-        };
         if is_interrupted() {
-            return Err(interrupted());
+            let text = format!("{}: interrupted", self.target.display());
+            return Err(Failure::new(Exit::Failed, text));
         }
         let made = container.finish(size_bytes, uuid, |_| {
             if is_interrupted() {
@@ -233,7 +230,7 @@ impl Args {
         } else {
             recovered(snapshot, device)?
         };
-        backup_since::tell_differences(snapshot, &source)?;
+        backup_since::send_differences(snapshot, &source)?;
         match base {
             Some(base) => base.continue_to(container, snapshot, &source),
             None => copy(&source, container),

@@ -46,22 +46,21 @@ impl Files {
 
     /// Whether the file of a path is one of them.
     pub(super) fn has(&self, path: &Path) -> bool {
-        std::fs::metadata(path).is_ok_and(|there| self.place_of(&there).is_some())
+        std::fs::metadata(path).is_ok_and(|there| self.index_of(&there).is_some())
     }
 
-    fn place_of(&self, there: &Metadata) -> Option<usize> {
-        let is_same = |(_, file): &(PathBuf, File)| {
+    fn index_of(&self, there: &Metadata) -> Option<usize> {
+        self.0.iter().position(|(_, file)| {
             let own = file.metadata();
             own.is_ok_and(|own| (own.dev(), own.ino()) == (there.dev(), there.ino()))
-        };
-        self.0.iter().position(is_same)
+        })
     }
 
     /// Refuses files one of which was replaced since they were opened.
     pub(super) fn refuse_replaced(&self, out: &Path) -> Result<()> {
         for (nr, (path, _)) in self.0.iter().enumerate() {
             let there = std::fs::metadata(path).at(path.display())?;
-            if self.place_of(&there) != Some(nr) {
+            if self.index_of(&there) != Some(nr) {
                 let text = format!(
                     "{}: was replaced meanwhile, so that {} is of no use",
                     path.display(),

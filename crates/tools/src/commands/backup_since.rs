@@ -211,7 +211,7 @@ fn earlier<'a>(snapshot: &'a Remote, mount: &str) -> Result<&'a Earlier> {
 }
 
 /// Tells the server where the replay changes this copy.
-pub(super) fn tell_differences(snapshot: &Remote, source: &Source) -> uext4::Result<()> {
+pub(super) fn send_differences(snapshot: &Remote, source: &Source) -> uext4::Result<()> {
     if let Some(noted) = snapshot.noted() {
         let granules: Vec<u64> = source.granules(noted.granule_bytes).collect();
         snapshot.differs(&granules)?;

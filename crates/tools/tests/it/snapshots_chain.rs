@@ -72,7 +72,7 @@ fn a_base_in_use_is_known_for_long() {
     mounted.umount();
 }
 
-/// What is in front of the superblock belongs to whoever made the image.
+/// What is in front of the superblock is content that any program may have written.
 #[test]
 fn a_raw_copy_that_begins_as_qcow2_is_raw() {
     if !skip::fuse_or_skip("snapshots") {
