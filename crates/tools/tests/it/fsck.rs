@@ -272,7 +272,7 @@ fn extended_options_that_need_a_mount_are_refused_first() {
             &["fsck", "-fy", "-E", "discard,nodiscard", "disk.img"],
         );
         assert_eq!(code, Some(1), "{said}");
-        let alone = ["fsck", "-E", "journal_only,discard", "disk.img"];
+        let alone = ["fsck", "-y", "-E", "journal_only,discard", "disk.img"];
         let (code, said) = status(&rig, &alone);
         assert_eq!(code, Some(0), "only a replay is asked for: {said}");
     }
