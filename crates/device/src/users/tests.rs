@@ -17,6 +17,15 @@ fn write(path: &Path) -> Result<FileDevice, Error> {
     FileDevice::open(path, Access::ReadWrite)
 }
 
+/// Opens what has no writer. A program that searches a free loop device claims each for a moment.
+#[track_caller]
+fn opened(path: &Path) -> FileDevice {
+    uext4_testkit::wait::until("a path without a writer", || match write(path) {
+        Err(Error::Busy { .. }) => None,
+        device => Some(device.unwrap()),
+    })
+}
+
 #[track_caller]
 fn refused(opened: Result<FileDevice, Error>) -> String {
     match opened {
@@ -33,10 +42,10 @@ fn a_file_below_a_loop_device_has_one_writer() {
         return;
     };
     // The loop device is idle: the file can be written, and the device is kept.
-    let file = write(&path).expect("an idle loop device is no user");
+    let file = opened(&path);
     refused(write(node.path()));
     drop(file);
-    let device = write(node.path()).expect("no process writes the file");
+    let device = opened(node.path());
     for other in ["image", "linked", "moved"] {
         match other {
             "linked" => std::fs::hard_link(&path, dir.path().join(other)).unwrap(),
@@ -53,7 +62,7 @@ fn a_file_below_a_loop_device_has_one_writer() {
     assert!(said.contains(&me), "{said}");
     drop(device);
     let moved = dir.path().join("moved");
-    assert_eq!(write(&moved).unwrap().size_bytes(), IMAGE_BYTES);
+    assert_eq!(opened(&moved).size_bytes(), IMAGE_BYTES);
 }
 
 #[test]
@@ -62,15 +71,15 @@ fn two_loop_devices_over_one_file_have_one_writer() {
     let (Some(one), Some(two)) = (LoopDevice::attach(&path), LoopDevice::attach(&path)) else {
         return;
     };
-    let device = write(one.path()).unwrap();
+    let device = opened(one.path());
     refused(write(two.path()));
     drop(device);
     // Also without a path to the file.
     std::fs::remove_file(&path).unwrap();
-    let device = write(two.path()).unwrap();
+    let device = opened(two.path());
     refused(write(one.path()));
     drop(device);
-    write(one.path()).unwrap();
+    opened(one.path());
 }
 
 #[test]
@@ -80,14 +89,14 @@ fn a_loop_device_over_a_loop_device_is_found() {
         return;
     };
     let upper = LoopDevice::attach(lower.path()).expect("as the first");
-    let device = write(upper.path()).unwrap();
+    let device = opened(upper.path());
     refused(write(lower.path()));
     refused(write(&path));
     drop(device);
-    let file = write(&path).unwrap();
+    let file = opened(&path);
     refused(write(upper.path()));
     drop(file);
-    write(lower.path()).unwrap();
+    opened(lower.path());
 }
 
 #[test]
@@ -101,7 +110,7 @@ fn an_exclusive_opener_of_a_loop_device_uses_the_file() {
     assert!(said.contains(&node.path().display().to_string()), "{said}");
     refused(FileDevice::create(&path, 1));
     drop(claim);
-    let device = write(&path).unwrap();
+    let device = opened(&path);
     assert_eq!(open(node.path(), OFlags::EXCL).err(), Some(Errno::BUSY));
     drop(device);
     open(node.path(), OFlags::EXCL).unwrap();
@@ -119,14 +128,14 @@ fn the_servers_of_two_partitions_share_the_file() {
         let added = add.arg(node.path()).args([nr, start, "900"]).status();
         assert!(added.expect("util-linux is there").success());
     }
-    let first = write(&part(1)).unwrap();
-    let second = write(&part(2)).unwrap();
+    let first = opened(&part(1));
+    let second = opened(&part(2));
     refused(write(&path));
     refused(write(node.path()));
     drop(first);
     refused(write(&path));
     drop(second);
-    let disk = write(&path).unwrap();
+    let disk = opened(&path);
     refused(write(&part(1)));
     drop(disk);
 }
@@ -135,7 +144,7 @@ fn the_servers_of_two_partitions_share_the_file() {
 fn a_reader_hears_of_a_writer_and_of_none() {
     let (_dir, path) = image();
     assert_eq!(writer_of(&path), None);
-    let writer = write(&path).unwrap();
+    let writer = opened(&path);
     let pid = std::process::id();
     let found = writer_of(&path);
     assert!(
@@ -147,7 +156,7 @@ fn a_reader_hears_of_a_writer_and_of_none() {
         return;
     };
     assert_eq!(writer_of(&path), None);
-    let writer = write(node.path()).unwrap();
+    let writer = opened(node.path());
     let found = writer_of(&path);
     assert!(
         matches!(&found, Some(User::Process { device: Some(device), .. }) if device == node.path()),

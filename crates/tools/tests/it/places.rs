@@ -276,7 +276,6 @@ fn messages_say_what_where_and_what_to_do() {
         (3, short, "mount short.img mnt"),
         (1, none, "info none.img"),
         (1, none, "mount none.img mnt"),
-        (1, dir, "ls dir"),
         (1, dir, "mount dir mnt"),
         (1, dir, "mkfs dir --size 9M"),
         (
@@ -366,6 +365,11 @@ fn messages_say_what_where_and_what_to_do() {
         assert_eq!(said, format!("uext4: {says}\n"), "{args:?}");
         assert_eq!(output.status.code(), Some(status), "{args:?}: {said}");
     }
+    // Commands that read images read mounts as well.
+    let output = rig.run(&["ls", "dir"]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("dir is not a mount point of uext4"), "{said}");
+    assert_eq!(output.status.code(), Some(1), "{said}");
     for command in ["trim disk.img", "replay disk.img", "info disk.img"] {
         let full = fs::File::options().write(true).open("/dev/full").unwrap();
         let mut tool = Command::new(env!("CARGO_BIN_EXE_uext4"));
