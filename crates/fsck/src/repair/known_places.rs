@@ -87,6 +87,20 @@ impl Patch<'_, '_> {
         Ok(known)
     }
 
+    /// The places that the backup of a descriptor names, and those of one without damage.
+    pub(super) fn named_places(
+        &mut self,
+        group: GroupNr,
+        unplaced: &Unplaced,
+    ) -> Step<Vec<Places>> {
+        let own = Places::of(&self.bounded(group)?);
+        let stated = unplaced.get(&group);
+        let is_sound = stated.is_some_and(|stated| stated.own == Own::Sound);
+        let backup = stated.and_then(|stated| stated.backup.as_ref());
+        let backup = backup.map(Places::of);
+        Ok(backup.into_iter().chain(is_sound.then_some(own)).collect())
+    }
+
     /// Where the metadata of a group is by the groups beside, and by the order of mkfs.
     pub(super) fn usual_places(&self, group: GroupNr, unplaced: &Unplaced) -> Vec<Places> {
         let geometry = &self.check.geometry;

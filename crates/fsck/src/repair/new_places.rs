@@ -7,6 +7,7 @@
 use super::known_places::{Own, Places};
 use super::patch::Patch;
 use super::places::{Taken, Unplaced, run};
+use super::table_evidence::Reading;
 use crate::state::Step;
 use std::ops::Range;
 use uext4_format::{BlockNr, GroupNr};
@@ -107,8 +108,8 @@ impl Patch<'_, '_> {
             if !is_possible {
                 continue;
             }
-            let evidence = self.table_evidence(group, place)?;
-            if evidence.bad == 0 {
+            let evidence = self.table_evidence(group, place, Reading::All)?;
+            if evidence.bad == 0 || evidence.is_sound() {
                 return Ok(Some(place));
             }
             if evidence.good == 0 && to_clear.is_none() {

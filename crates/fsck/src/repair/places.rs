@@ -56,8 +56,7 @@ impl Patch<'_, '_> {
         let others: Vec<GroupNr> = all.filter(|group| !kept.contains_key(group)).collect();
         let mut tables = BTreeMap::new();
         for group in &others {
-            let known = self.known_places(*group, &unplaced)?;
-            if let Some(table) = self.find_table(*group, &known, &taken)? {
+            if let Some(table) = self.find_table(*group, &unplaced, &taken)? {
                 self.put(&mut taken, self.table_at(table))?;
                 tables.insert(*group, table);
             }

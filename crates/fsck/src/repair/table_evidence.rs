@@ -5,13 +5,14 @@
 
 use super::known_places::Places;
 use super::patch::Patch;
-use super::places::Taken;
+use super::places::{Taken, Unplaced};
 use crate::state::Step;
 use uext4_format::dirent::{RecordHeader, begins_directory};
 use uext4_format::extent::{ExtentNode, MAGIC};
 use uext4_format::indirect::{ROOT_POINTERS, pointer};
 use uext4_format::{
-    BlockNr, FileType, GroupNr, I_BLOCK_BYTES, Inode, InodeFlags, InodeNr, RawInode,
+    BlockNr, FileType, GOOD_OLD_INODE_BYTES, GroupNr, I_BLOCK_BYTES, Inode, InodeFlags, InodeNr,
+    RawInode,
 };
 use uext4_num::clamp_u32;
 
@@ -37,18 +38,33 @@ pub(super) struct TableEvidence {
     matching: u32,
     others: u32,
     has_checksums: bool,
+    /// Garbage has the checksum of an inode once in 65,536 slots.
+    is_short: bool,
+}
+
+/// Blocks of a table that are read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reading {
+    Samples,
+    All,
 }
 
 impl TableEvidence {
     /// Whether this is the table of the group.
-    fn is_sound(&self) -> bool {
+    pub(super) fn is_sound(&self) -> bool {
         if self.has_checksums {
-            self.good > 0
+            self.good > u32::from(self.is_short) || self.good > self.bad
         } else if self.matching + self.others > 0 {
             self.matching > self.others
         } else {
             self.good > self.bad
         }
+    }
+
+    /// Whether this is the table of the group if a descriptor says so: it has inodes, and no
+    /// directories of another one.
+    fn is_possible(&self) -> bool {
+        self.good > 0 && self.others <= self.matching
     }
 
     fn rank(&self) -> (u32, i64) {
@@ -58,8 +74,38 @@ impl TableEvidence {
 
 impl Patch<'_, '_> {
     /// The first known place that looks like the table of a group; of those which overlap it, the
-    /// one that does so most.
+    /// one that does so most. If none does, a damaged one that is known for certain.
     pub(super) fn find_table(
+        &mut self,
+        group: GroupNr,
+        unplaced: &Unplaced,
+        taken: &Taken,
+    ) -> Step<Option<BlockNr>> {
+        let known = self.known_places(group, unplaced)?;
+        let found = self.find_sound_table(group, &known, taken)?;
+        if found.is_some() {
+            return Ok(found);
+        }
+        let all: Vec<BlockNr> = known.iter().map(|places| places.inode_table).collect();
+        let named = self.named_places(group, unplaced)?;
+        for (at, place) in all.iter().copied().enumerate() {
+            let is_first = !all[..at].contains(&place);
+            let is_certain = named.iter().any(|named| named.inode_table == place)
+                || all[at + 1..].contains(&place);
+            if is_first
+                && is_certain
+                && self.may_be_at(group, taken, &self.table_at(place))
+                && self
+                    .table_evidence(group, place, Reading::All)?
+                    .is_possible()
+            {
+                return Ok(Some(place));
+            }
+        }
+        Ok(None)
+    }
+
+    fn find_sound_table(
         &mut self,
         group: GroupNr,
         known: &[Places],
@@ -77,7 +123,7 @@ impl Patch<'_, '_> {
                 continue;
             }
             seen.push(place);
-            let evidence = self.table_evidence(group, place)?;
+            let evidence = self.table_evidence(group, place, Reading::Samples)?;
             let is_better = best
                 .as_ref()
                 .is_none_or(|(_, found)| evidence.rank() > found.rank());
@@ -89,15 +135,26 @@ impl Patch<'_, '_> {
     }
 
     /// What the slots in use say, if the table of a group is here.
-    pub(super) fn table_evidence(&mut self, group: GroupNr, start: BlockNr) -> Step<TableEvidence> {
+    pub(super) fn table_evidence(
+        &mut self,
+        group: GroupNr,
+        start: BlockNr,
+        reading: Reading,
+    ) -> Step<TableEvidence> {
         let geometry = self.check.geometry;
         let per_block = geometry.inodes_per_block();
         let size = usize::from(geometry.inode_size);
         let mut evidence = TableEvidence {
             has_checksums: self.check.checksums.metadata.is_some(),
+            is_short: size <= GOOD_OLD_INODE_BYTES,
             ..TableEvidence::default()
         };
-        for at in samples(geometry.inode_table_blocks()) {
+        let len = geometry.inode_table_blocks();
+        let first = match reading {
+            Reading::Samples => FIRST_BLOCKS,
+            Reading::All => len,
+        };
+        for at in samples(len, first) {
             let bytes = self.read(BlockNr(start.0 + u64::from(at)))?;
             for (slot, raw) in (0..per_block).zip(bytes.chunks_exact(size)) {
                 let index = at * per_block + slot;
@@ -165,9 +222,9 @@ impl Patch<'_, '_> {
     }
 }
 
-/// The blocks of a table of this length that are looked at.
-fn samples(len: u32) -> impl Iterator<Item = u32> {
-    let first = len.min(FIRST_BLOCKS);
+/// The blocks of a table of this length that are looked at: so many at its start, and some others.
+fn samples(len: u32, first: u32) -> impl Iterator<Item = u32> {
+    let first = len.min(first);
     let rest = u64::from(len - first);
     let spread = rest.min(SPREAD_BLOCKS.into());
     let rest = (0..spread).map(move |nth| first + clamp_u32(nth * rest / spread));

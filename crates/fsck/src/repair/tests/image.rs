@@ -50,10 +50,20 @@ impl Image {
 
     /// A file system of so many groups.
     pub(super) fn of_groups(count: u64) -> Self {
-        let options = MkfsOptions {
+        Self::of_groups_with(count, "has_journal", 256)
+    }
+
+    /// As [`Self::of_groups`], with or without these features, and with inodes of so many bytes.
+    pub(super) fn of_groups_with(count: u64, features: &str, inode_bytes: u16) -> Self {
+        let mut options = MkfsOptions {
             block_size: Some(1024),
+            inode_size: Some(inode_bytes),
             ..MkfsOptions::new(Preset::Ext4)
         };
+        options.features.apply_list(features).expect("features");
+        if features.contains("^has_journal") {
+            options.features.remove(Feature::ORPHAN_FILE);
+        }
         let device = Arc::new(MemDevice::new(count * 8 * BLOCK * BLOCK));
         format(&*device, &options).expect("mkfs");
         Self { device }

@@ -2,11 +2,12 @@
 
 use super::image::{BLOCK, FIRST, Image, SECOND, contents};
 use crate::repair::Restoration;
+use crate::repair::table_evidence::Reading;
 use crate::report::Limits;
 use crate::whole_check::check;
 use crate::{RepairAll, code};
 use uext4_device::BlockDevice;
-use uext4_format::{BlockNr, Feature, GroupDescriptor, GroupNr};
+use uext4_format::{BlockNr, Feature, GroupDescriptor, GroupNr, InodeNr};
 use uext4_volume::superblock::write_superblock;
 
 /// Feature sets with and without checksums and free choice of places.
@@ -16,6 +17,8 @@ const FEATURES: [&str; 4] = [
     "^has_journal,^flex_bg,^metadata_csum,uninit_bg",
     "^has_journal,bigalloc,^resize_inode",
 ];
+
+const UNSEALED: &str = "^has_journal,^metadata_csum,^uninit_bg";
 
 fn image(features: &str) -> Image {
     let image = Image::new(features);
@@ -146,6 +149,77 @@ fn a_bitmap_in_the_data_of_a_file_moves() {
     });
     image.repair_of("group-descriptor.group-overlap");
     assert!(image.read(FIRST) == contents(FIRST, 40));
+}
+
+/// Files of group 1, with their slots; garbage in the first block of its table, which has no
+/// directory; and a descriptor that does not lead to it. Returns the files that were not damaged.
+fn table_with_garbage(features: &str, slots: &[u32]) -> (Image, Vec<InodeNr>) {
+    let image = Image::of_groups_with(2, features, 256);
+    let (group, geometry) = (GroupNr(1), image.subject().geometry);
+    let per_block = geometry.inodes_per_block();
+    let numbers = slots.iter().map(|slot| geometry.inode_at(group, *slot));
+    let numbers: Vec<InodeNr> = numbers.collect();
+    for nr in &numbers {
+        image.add_file(*nr, 2);
+    }
+    let table = image.edit(|patch| Ok(patch.descriptor(group)?.inode_table));
+    image
+        .device
+        .write_at(table.0 * BLOCK, &[0xA7; BLOCK as usize])
+        .unwrap();
+    image.edit(|patch| {
+        let mut descriptor = patch.descriptor(group)?;
+        descriptor.inode_table = BlockNr(0);
+        patch.write_descriptor(group, &descriptor)
+    });
+    let kept = numbers.into_iter().zip(slots);
+    let kept = kept.filter(|(_, slot)| **slot >= per_block);
+    (image, kept.map(|(nr, _)| nr).collect())
+}
+
+/// As many slots are garbage as hold inodes.
+#[test]
+fn half_a_table_where_the_backup_has_it_is_kept() {
+    let slots: Vec<u32> = (0..8).collect();
+    let (image, kept) = table_with_garbage(UNSEALED, &slots);
+    assert_eq!(kept.len(), 4);
+    image.repair();
+    for nr in kept {
+        assert!(image.read(nr) == contents(nr, 2), "{nr}");
+    }
+}
+
+/// Samples of the table have nothing but garbage.
+#[test]
+fn a_table_with_one_file_far_behind_is_kept() {
+    for features in [UNSEALED, "^has_journal"] {
+        let (image, kept) = table_with_garbage(features, &[33 * 4 + 1]);
+        assert!(image.subject().geometry.inode_table_blocks() > 64);
+        image.repair();
+        assert!(image.read(kept[0]) == contents(kept[0], 2), "{features}");
+    }
+}
+
+/// Two of 16 bits of a checksum.
+#[test]
+fn a_short_checksum_that_is_right_once_is_no_evidence() {
+    for (inode_bytes, is_enough) in [(128, false), (256, true)] {
+        let image = Image::of_groups_with(2, "^has_journal", inode_bytes);
+        let (group, geometry) = (GroupNr(1), image.subject().geometry);
+        image.add_file(geometry.inode_at(group, 0), 1);
+        let table = image.edit(|patch| Ok(patch.descriptor(group)?.inode_table));
+        let is_sound = |image: &Image| {
+            image.edit(|patch| Ok(patch.table_evidence(group, table, Reading::All)?.is_sound()))
+        };
+        assert!(is_sound(&image));
+        image
+            .device
+            .write_at((table.0 + 1) * BLOCK, &[0xA7; BLOCK as usize])
+            .unwrap();
+        assert_eq!(is_sound(&image), is_enough, "{inode_bytes}");
+        image.add_file(geometry.inode_at(group, 1), 1);
+        assert!(is_sound(&image));
+    }
 }
 
 /// What was never written stays so where another group names the same place.
