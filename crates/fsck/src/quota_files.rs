@@ -75,6 +75,13 @@ impl QuotaBlocks {
         Some(block.0 * block_bytes + at % block_bytes)
     }
 
+    /// The number of a block of 1 KiB of those that are there, also behind the end.
+    pub(crate) fn mapped_part(&self, nth: u64, block_bytes: u64) -> Option<u64> {
+        let per_block = block_bytes / u64_of(QUOTA_BLOCK_BYTES);
+        let (logical, _) = self.blocks.get(clamp_usize(nth / per_block))?;
+        Some(logical * per_block + nth % per_block)
+    }
+
     /// Blocks of 1 KiB in the file.
     pub(crate) fn n_parts(&self) -> u64 {
         self.size / u64_of(QUOTA_BLOCK_BYTES)

@@ -25,6 +25,8 @@ const READS_MAX: u64 = 4;
 /// What was found of a file.
 struct Found {
     file: QuotaBlocks,
+    /// Blocks of 1 KiB, with those behind the end: the size may be wrong.
+    n_parts: u64,
     nodes: BTreeSet<u64>,
     entries: Entries,
     reads_left: u64,
@@ -41,8 +43,12 @@ impl Patch<'_, '_> {
         let Some(file) = self.check.quota_blocks(nr)? else {
             return Ok((None, Entries::new()));
         };
+        let block_bytes = self.check.block_bytes();
+        let parts = (0..).map_while(|nth| file.mapped_part(nth, block_bytes));
+        let n_parts = parts.last().map_or(0, |last| last + 1).max(file.n_parts());
         let mut found = Found {
-            reads_left: file.n_parts().saturating_mul(READS_MAX),
+            reads_left: n_parts.saturating_mul(READS_MAX),
+            n_parts,
             file,
             nodes: BTreeSet::new(),
             entries: Entries::new(),
@@ -50,8 +56,10 @@ impl Patch<'_, '_> {
         let first = self.check.quota_block(&mut found.file, 0)?;
         let info = first.and_then(|first| QuotaInfo::decode(&first, kind).ok());
         self.salvage_node(&mut found, ROOT, LEVELS, 0)?;
-        for at in ROOT + 1..found.file.n_parts() {
-            if found.nodes.contains(&at) {
+        let mut nth = 0;
+        while let Some(at) = found.file.mapped_part(nth, block_bytes) {
+            nth += 1;
+            if at <= ROOT || found.nodes.contains(&at) {
                 continue;
             }
             let block = self.check.quota_block(&mut found.file, at)?;
@@ -76,7 +84,7 @@ impl Patch<'_, '_> {
         let mut leaves = BTreeSet::new();
         for (slot, child) in (0..).zip(node_pointers(&block)) {
             let child = u64::from(child);
-            let is_inside = child > ROOT && child < found.file.n_parts();
+            let is_inside = child > ROOT && child < found.n_parts;
             if !is_inside {
                 continue;
             }

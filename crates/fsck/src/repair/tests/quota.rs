@@ -149,6 +149,27 @@ fn limits_come_back_from_a_damaged_tree() {
     }
 }
 
+/// The entries behind the end are still there.
+#[test]
+fn limits_come_back_behind_a_size_that_is_too_small() {
+    let made = tree();
+    for blocks in [1, 2, 5] {
+        let tree = made.copy();
+        for id in 0..40 {
+            set(&tree, QuotaKind::User, id, |entry| {
+                entry.space_soft_kib = LIMIT;
+            });
+        }
+        let nr = tree.change(|patch| file(QuotaKind::User, patch));
+        tree.change_inode(nr, |inode| inode.size -= blocks * 1024 - 100);
+        tree.expect_repair(&[], &tree.paths());
+        for id in 0..40 {
+            let entry = of(&tree, QuotaKind::User, id);
+            assert_eq!(entry.space_soft_kib, LIMIT, "{id} {blocks}");
+        }
+    }
+}
+
 #[test]
 fn a_lost_file_is_made_anew() {
     for kind in QuotaKind::ALL {
