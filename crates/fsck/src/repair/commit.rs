@@ -30,7 +30,8 @@ pub(super) fn commit(subject: &mut Subject, changes: Changes) -> Result<()> {
     Ok(())
 }
 
-/// Writes changes as [`commit`] does, through the log of the volume.
+/// Writes changes as [`commit`] does, through the log of the volume. What was written to new blocks
+/// is durable before anything leads to it.
 pub(super) fn put(volume: &mut Volume, changes: Changes) -> Result<()> {
     let mut wanted = changes.superblock;
     wanted.state &= !state::VALID;
@@ -38,6 +39,7 @@ pub(super) fn put(volume: &mut Volume, changes: Changes) -> Result<()> {
     before.state &= !state::VALID;
     let room = clamp_usize(volume.room()?.saturating_sub(1)).max(1);
     let mut blocks = changes.blocks;
+    volume.device().flush()?;
     while blocks.len() > room {
         let rest = blocks.keys().nth(room).copied().unwrap_or_default();
         let rest = blocks.split_off(&rest);

@@ -25,6 +25,8 @@ struct Tables {
     contested: Vec<Range<u64>>,
     visited: BTreeSet<u64>,
     changed: Vec<(BlockNr, Vec<u8>)>,
+    /// As `changed`, of new blocks.
+    copied: Vec<(BlockNr, Vec<u8>)>,
     /// No space was left for a copy, or too many tables were read again: the walk ends.
     has_failed: bool,
     copies: Copies,
@@ -37,6 +39,7 @@ impl Patch<'_, '_> {
             contested: self.check.contested.of(nr),
             visited: BTreeSet::new(),
             changed: Vec::new(),
+            copied: Vec::new(),
             has_failed: false,
             copies: Copies::default(),
         };
@@ -49,17 +52,22 @@ impl Patch<'_, '_> {
         let Tables {
             visited,
             changed,
+            copied,
             has_failed,
             copies,
             ..
         } = tables;
-        let changed_bytes = u64_of(changed.len()) * self.check.block_bytes();
+        let n_changed = u64_of(changed.len() + copied.len());
+        let changed_bytes = n_changed * self.check.block_bytes();
         let visited_bytes = u64_of(visited.len()) * BYTES_EACH;
         self.check.give_back(changed_bytes + visited_bytes);
-        if has_failed || (changed.is_empty() && inode.i_block == before) {
+        if has_failed || (n_changed == 0 && inode.i_block == before) {
             return Ok(Outcome::Impossible);
         }
         self.write_copies(copies)?;
+        for (block, bytes) in copied {
+            self.write_new(block, bytes)?;
+        }
         for (block, bytes) in changed {
             self.write(block, bytes)?;
         }
@@ -98,13 +106,13 @@ impl Patch<'_, '_> {
         if is_own && mended == bytes {
             return Ok(block);
         }
-        let home = if is_own {
-            block
-        } else {
-            self.take_block(tables, block)?
-        };
         self.check.take(self.check.block_bytes())?;
-        tables.changed.push((home, mended));
+        if is_own {
+            tables.changed.push((block, mended));
+            return Ok(block);
+        }
+        let home = self.take_block(tables, block)?;
+        tables.copied.push((home, mended));
         Ok(home)
     }
 

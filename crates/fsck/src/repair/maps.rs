@@ -103,7 +103,7 @@ impl Patch<'_, '_> {
             Err(Refused::Stopped(stop)) => return Err(stop),
         };
         for (block, bytes) in map.nodes {
-            self.write(block, bytes)?;
+            self.write_new(block, bytes)?;
         }
         inode.i_block = map.i_block;
         Ok(true)

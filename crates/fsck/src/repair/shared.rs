@@ -201,6 +201,13 @@ impl Patch<'_, '_> {
         Ok(())
     }
 
+    /// Changes a block that nothing has, and writes it at once: without a log what leads to it may
+    /// be written before the rest of the round.
+    pub(super) fn write_new(&mut self, nr: BlockNr, bytes: Vec<u8>) -> Step {
+        self.write_data(nr, &bytes)?;
+        self.write(nr, bytes)
+    }
+
     /// Writes data at once, to a block that nothing has.
     pub(super) fn write_data(&mut self, to: BlockNr, bytes: &[u8]) -> Step {
         let at = to.0 * self.check.block_bytes();

@@ -93,6 +93,26 @@ fn copies_and_nodes_never_go_onto_the_data_of_their_file() {
     assert_eq!(image.read(FIRST), contents(FIRST, 100));
 }
 
+/// Without a log a stop between writes of a round may have written the inode, and not its nodes.
+#[test]
+fn new_nodes_are_written_before_the_round() {
+    for features in ["^has_journal", "^has_journal,^extents,^64bit"] {
+        let image = Image::new(features);
+        image.add_file(FIRST, 100);
+        let n_nodes = image.edit(|patch| {
+            let mut inode = patch.inode(FIRST)?.expect("a file");
+            let extents = patch.extents_of(FIRST, &inode)?;
+            assert!(patch.set_map(FIRST, &mut inode, &extents)?);
+            let nodes = std::mem::take(&mut patch.blocks);
+            for (block, bytes) in &nodes {
+                assert!(patch.read(*block)? == *bytes, "{features}");
+            }
+            Ok(nodes.len())
+        });
+        assert!(n_nodes > 0);
+    }
+}
+
 /// Files that share blocks over and over are no reason to write more than there was.
 #[test]
 fn copies_are_no_more_than_what_was_in_use() {
