@@ -26,7 +26,9 @@ impl Patch<'_, '_> {
             let mut problems = findings.iter().map(|finding| finding.corrupt.problem);
             problems.any(|problem| problem == wanted)
         };
-        if has(CorruptKind::BlocksWrong) && !self.set_sectors(nr, &mut inode) {
+        // The check has not counted the block of a target that its size has in the inode.
+        let is_table = has(CorruptKind::TargetLength) && self.is_link_table(&inode);
+        if has(CorruptKind::BlocksWrong) && !is_table && !self.set_sectors(nr, &mut inode) {
             return Ok(Outcome::Impossible);
         }
         if has(CorruptKind::TargetLength) {

@@ -21,17 +21,38 @@ impl Patch<'_, '_> {
     pub(super) fn is_fast_link(&self, inode: &Inode) -> bool {
         let len = target_len(inode, &inode.i_block);
         let has_rest = inode.i_block.iter().skip(len).any(|byte| *byte != 0);
-        let is_table = inode.sectors(&self.check.geometry) != 0
-            && (0..ROOT_POINTERS).all(|at| {
-                let block = pointer(&inode.i_block, at);
-                block.0 == 0 || self.check.may_map(&only(block))
-            });
         inode.file_type() == Some(FileType::Symlink)
             && !inode.flags.contains(InodeFlags::INLINE_DATA)
             && !has_extent_header(inode)
             && (1..I_BLOCK_BYTES).contains(&len)
             && !has_rest
-            && !is_table
+            && !self.is_link_table(inode)
+    }
+
+    /// Whether a symbolic link without extents has blocks, and leads to them. Where its size says
+    /// that the target is in the inode itself, one of the two is wrong.
+    pub(super) fn is_link_table(&self, inode: &Inode) -> bool {
+        let geometry = &self.check.geometry;
+        let of_attributes = if inode.file_acl.0 == 0 {
+            0
+        } else {
+            geometry.cluster_size() / 512
+        };
+        !inode.flags.contains(InodeFlags::EXTENTS)
+            && !inode.flags.contains(InodeFlags::INLINE_DATA)
+            && inode.sectors(geometry) > of_attributes
+            && pointer(&inode.i_block, 0).0 != 0
+            && (0..ROOT_POINTERS).all(|at| {
+                let block = pointer(&inode.i_block, at);
+                block.0 == 0 || self.check.may_map(&only(block))
+            })
+    }
+
+    /// Whether the target of a symbolic link without extents is in the inode itself, by its size or
+    /// by its bytes.
+    fn is_inside(&self, inode: &Inode) -> bool {
+        let is_short = inode.size < u64_of(I_BLOCK_BYTES) && !self.is_link_table(inode);
+        is_short || self.is_fast_link(inode)
     }
 
     /// Sets the size of a symbolic link to the length of its target. One without a target is
@@ -64,8 +85,7 @@ impl Patch<'_, '_> {
     /// possible, the link becomes a regular file with all bytes that may be its target.
     fn repair_encrypted_target(&mut self, nr: InodeNr, mut inode: Inode) -> Step<Outcome> {
         let has_extents = inode.flags.contains(InodeFlags::EXTENTS);
-        let is_inside = inode.size < u64_of(I_BLOCK_BYTES) || self.is_fast_link(&inode);
-        if !has_extents && is_inside {
+        if !has_extents && self.is_inside(&inode) {
             let Some(len) = kept_of_encrypted(&inode.i_block, inode.size) else {
                 return self.replace_by_file(nr, inode, u64_of(I_BLOCK_BYTES));
             };
@@ -114,8 +134,7 @@ impl Patch<'_, '_> {
     /// holds them; false if there is no space.
     pub(super) fn keep_as_file(&mut self, nr: InodeNr, inode: &mut Inode) -> Step<bool> {
         let geometry = self.check.geometry;
-        let is_inside = !inode.flags.contains(InodeFlags::EXTENTS)
-            && (inode.size < u64_of(I_BLOCK_BYTES) || self.is_fast_link(inode));
+        let is_inside = !inode.flags.contains(InodeFlags::EXTENTS) && self.is_inside(inode);
         if !inode.flags.contains(InodeFlags::INLINE_DATA) && is_inside {
             let group = geometry.split_inode(nr).map_or(GroupNr(0), |place| place.0);
             let Some(block) = self.allocate(geometry.group_first_block(group))? else {
@@ -139,7 +158,7 @@ impl Patch<'_, '_> {
                 return Ok(false);
             }
             inode.size = inode.size.min(u64_of(I_BLOCK_BYTES));
-            self.write(block, bytes)?;
+            self.write_new(block, bytes)?;
         }
         inode.mode = FileType::Regular.mode_bits() | inode.mode & PERMISSIONS;
         Ok(true)

@@ -282,6 +282,18 @@ fn a_table_that_is_in_use_was_written() {
     });
 }
 
+/// The check takes the pointers for the target then.
+#[test]
+fn a_target_in_a_block_of_a_table_is_kept() {
+    let image = Image::new(&format!("{PLAIN},^extents,^64bit"));
+    image.add(FIRST, FileType::Symlink, &[b't'; 100]);
+    for size in [0, 1, 3, 5, 59, 99, 101] {
+        image.edit_inode(FIRST, |inode| inode.size = size);
+        image.repair_of("symbolic-link.target-length");
+        assert_eq!(image.read(FIRST), [b't'; 100], "{size}");
+    }
+}
+
 #[test]
 fn links_have_the_length_of_their_target() {
     let image = Image::new(PLAIN);

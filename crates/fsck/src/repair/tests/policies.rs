@@ -129,7 +129,11 @@ fn target(bytes: u16) -> Vec<u8> {
 
 /// Encrypted links: "short" in its inode, "long" in a block.
 fn links() -> Tree {
-    let tree = Tree::new(&options(&[Feature::ENCRYPT], &[]), &["short", "long"]);
+    links_without(&[])
+}
+
+fn links_without(fewer: &[Feature]) -> Tree {
+    let tree = Tree::new(&options(&[Feature::ENCRYPT], fewer), &["short", "long"]);
     for path in ["short", "long"] {
         encrypt(&tree, path, &context(7, 1));
     }
@@ -142,7 +146,9 @@ fn links() -> Tree {
     tree.change(|patch| {
         let mut inode = patch.inode(long).expect("a read").expect("an inode");
         inode.mode = FileType::Symlink.mode_bits() | 0o777;
-        inode.flags.insert(InodeFlags::EXTENTS);
+        if !fewer.contains(&Feature::EXTENTS) {
+            inode.flags.insert(InodeFlags::EXTENTS);
+        }
         let mut bytes = target(100);
         bytes.resize(1024, 0);
         let written = patch.write_file(inode, long, &bytes, &[]);
@@ -163,7 +169,8 @@ fn links() -> Tree {
 fn stored(tree: &Tree, nr: InodeNr) -> Vec<u8> {
     tree.change(|patch| {
         let inode = patch.inode(nr).expect("a read").expect("an inode");
-        let bytes = if inode.flags.contains(InodeFlags::EXTENTS) {
+        let has_block = inode.flags.contains(InodeFlags::EXTENTS) || inode.size >= 60;
+        let bytes = if has_block {
             let extents = patch.extents_of(nr, &inode).expect("a map");
             patch.read(extents[0].start).expect("a read")
         } else {
@@ -208,6 +215,20 @@ fn encrypted_targets_are_kept_whole() {
             tree.expect_repair(&["symbolic-link.target-length"], &paths);
             assert_eq!(stored(&tree, nr), target(bytes), "{path} of {size}");
         }
+    }
+}
+
+/// The check takes the pointers for the target then.
+#[test]
+fn an_encrypted_target_in_a_block_of_a_table_is_kept() {
+    let made = links_without(&[Feature::EXTENTS, Feature::SIXTY_FOUR_BIT]);
+    let paths = made.paths();
+    for size in [3, 7, 59, 109] {
+        let tree = made.copy();
+        let nr = tree.nr_of("long");
+        tree.change_inode(nr, |inode| inode.size = size);
+        tree.expect_repair(&["symbolic-link.target-length"], &paths);
+        assert_eq!(stored(&tree, nr), target(100), "{size}");
     }
 }
 
