@@ -45,7 +45,8 @@ pub struct Optimised {
     pub blocks_freed: u64,
     /// Directories with `casefold` and more than a block, which stay as they are.
     pub casefolded: u64,
-    /// Directories that stay as they are because they need more memory than there may be.
+    /// Directories that stay as they are because they need more memory than there may be, or a
+    /// larger log.
     pub too_large: u64,
     /// The reason why not all directories were read, or why not all is sound afterwards.
     pub incomplete: Option<&'static str>,
@@ -57,7 +58,7 @@ pub(super) struct Pass {
     done: Optimised,
     /// The last directory that was read.
     last: u32,
-    /// Those that there is no memory for.
+    /// Those that there is no memory for, or no space in the log.
     skipped: BTreeSet<u32>,
     /// Whether some would become smaller if there was more space.
     waits: bool,
@@ -166,15 +167,16 @@ pub(super) fn pass(subject: &mut Subject, limits: &Limits, started: Duration) ->
 impl Patch<'_, '_> {
     /// Builds the next directories anew; without a change if none is left.
     fn optimise_next(&mut self, pass: &mut Pass) -> Step {
-        let most = self.batch_blocks()?;
+        let room = self.batch_room()?;
+        // With the blocks of the last directory they fit the log.
+        let most = (room / 2).clamp(1, BATCH_BLOCKS);
         let directories = &self.check.links.directories;
         let rest = directories.partition_point(|found| found.nr <= pass.last);
         let numbers: Vec<u32> = directories[rest..].iter().map(|found| found.nr).collect();
         self.check.take(u64_of(numbers.len()) * 4)?;
         let kept = self.find_name(InodeNr::ROOT, LOST_FOUND)?;
         for nr in numbers {
-            // A bitmap and a descriptor for each group follow.
-            if self.blocks.len() + 2 * self.space.groups.len() >= most {
+            if self.batch_blocks() >= most {
                 break;
             }
             let before = std::mem::replace(&mut pass.last, nr);
@@ -182,6 +184,11 @@ impl Patch<'_, '_> {
             if !is_left && self.optimise_directory(InodeNr(nr), pass)? == Next::Batch {
                 pass.last = before;
                 break;
+            }
+            if self.batch_blocks() >= room {
+                // A stop between parts of the batch would leave blocks in use that the bitmap has
+                // free.
+                return Err(Stop::Incomplete);
             }
         }
         if !self.blocks.is_empty() {
@@ -192,16 +199,20 @@ impl Patch<'_, '_> {
         Ok(())
     }
 
-    /// Blocks that a batch may have at once: with those of the last directory they fit the log.
-    fn batch_blocks(&self) -> Step<usize> {
-        let room = match &self.check.log {
-            Some(log) => {
-                let room = room_images(log, self.check.geometry.block_size());
-                clamp_usize(room.map_err(|error| Stop::Failed(error.into()))? / 2)
-            }
-            None => BATCH_BLOCKS,
+    /// Blocks of the batch, at most: a bitmap and a descriptor for each group follow.
+    fn batch_blocks(&self) -> usize {
+        self.blocks.len() + 2 * self.space.groups.len()
+    }
+
+    /// Blocks that the log holds at once, with the superblock.
+    fn batch_room(&self) -> Step<usize> {
+        let Some(log) = &self.check.log else {
+            return Ok(usize::MAX);
         };
-        Ok(room.clamp(1, BATCH_BLOCKS))
+        let room = room_images(log, self.check.geometry.block_size());
+        Ok(clamp_usize(
+            room.map_err(|error| Stop::Failed(error.into()))?,
+        ))
     }
 
     fn optimise_directory(&mut self, nr: InodeNr, pass: &mut Pass) -> Step<Next> {

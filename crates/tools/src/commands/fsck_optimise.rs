@@ -47,7 +47,8 @@ pub(super) fn optimise(
         }
         if done.too_large > 0 {
             show::line(format_args!(
-                "{name}: {} directories stay as they are: they need more memory than --memory",
+                "{name}: {} directories stay as they are: they need more memory than \
+                 --memory, or a larger log",
                 done.too_large
             ))?;
         }
