@@ -1,7 +1,10 @@
 //! Check of symbolic link targets.
 
 use super::maps::Mapped;
+use crate::inodes::inline_bytes;
 use crate::state::{Check, Step};
+use uext4_format::extent::ExtentNode;
+use uext4_format::indirect::{ROOT_POINTERS, pointer};
 use uext4_format::xattr::{XattrName, XattrValue, decode_ibody};
 use uext4_format::{
     CorruptKind, DamageLocation, I_BLOCK_BYTES, Inode, InodeFlags, InodeNr, encrypted_target_bytes,
@@ -21,16 +24,14 @@ impl Check<'_> {
     ) -> Step {
         let size = usize::try_from(inode.size).unwrap_or(usize::MAX);
         let is_encrypted = inode.flags.contains(InodeFlags::ENCRYPT);
-        if is_encrypted && inode.flags.contains(InodeFlags::INLINE_DATA) {
-            return Ok(());
-        }
         let len_of = if is_encrypted {
             len_of_encrypted
         } else {
             len_of
         };
         let is_sound = if inode.flags.contains(InodeFlags::INLINE_DATA) {
-            size != 0 && len_of(&inline_target(nr, inode)) == size
+            let is_target = is_encrypted || len_of(&inline_target(nr, inode)) == size;
+            inode.size == inline_bytes(nr, inode) && is_target
         } else if mapped.is_none() {
             size < I_BLOCK_BYTES && size != 0 && len_of(&inode.i_block) == size
         } else {
@@ -58,8 +59,18 @@ impl Check<'_> {
         let target = self.read(block)?;
         // A shorter target has its place in the inode.
         let is_long = (I_BLOCK_BYTES..target.len()).contains(&size);
-        Ok(blocks.len() == 1 && is_long && len_of(&target) == size)
+        Ok(blocks.len() == 1 && is_map_of_target(inode) && is_long && len_of(&target) == size)
     }
+}
+
+/// Whether a map is of one block, without nodes or tables: no other one is read of a link.
+pub(crate) fn is_map_of_target(inode: &Inode) -> bool {
+    if !inode.flags.contains(InodeFlags::EXTENTS) {
+        return (1..ROOT_POINTERS).all(|at| pointer(&inode.i_block, at).0 == 0);
+    }
+    let root = ExtentNode::new(&inode.i_block[..]);
+    let is_leaf = root.depth() == 0 && root.count() == 1;
+    is_leaf && root.extents().next().is_some_and(|extent| extent.len == 1)
 }
 
 /// Bytes before the first zero.

@@ -4,11 +4,12 @@ use super::Outcome;
 use super::inodes::PERMISSIONS;
 use super::map_reader::only;
 use super::patch::Patch;
-use crate::inodes::has_extent_header;
+use crate::inodes::{has_extent_header, inline_bytes};
 use crate::state::Step;
-use crate::symlinks::{inline_target, kept_of_encrypted, len_of};
+use crate::symlinks::{inline_target, is_map_of_target, kept_of_encrypted, len_of};
 use uext4_format::extent::{Extent, ExtentState};
 use uext4_format::indirect::{ROOT_POINTERS, pointer};
+use uext4_format::xattr::{XattrName, XattrValue, encode_ibody};
 use uext4_format::{
     Feature, FileType, GroupNr, I_BLOCK_BYTES, Inode, InodeFlags, InodeNr, LogicalBlock,
     set_encrypted_target_bytes,
@@ -62,12 +63,23 @@ impl Patch<'_, '_> {
         if !is_inline && has_extent_header(&inode) {
             inode.flags.insert(InodeFlags::EXTENTS);
         }
-        if inode.flags.contains(InodeFlags::ENCRYPT) {
+        let is_encrypted = inode.flags.contains(InodeFlags::ENCRYPT);
+        if is_inline && is_encrypted {
+            // Where its target ends, it says itself.
+            inode.size = inline_bytes(nr, &inode);
+            self.write_inode(nr, &inode)?;
+            return Ok(Outcome::Repaired);
+        }
+        if is_encrypted {
             return self.repair_encrypted_target(nr, inode);
         }
         let has_extents = inode.flags.contains(InodeFlags::EXTENTS);
         let len = if is_inline {
-            len_of(&inline_target(nr, &inode))
+            let len = len_of(&inline_target(nr, &inode));
+            if !self.cut_inline_target(nr, &mut inode, len) {
+                return Ok(Outcome::Impossible);
+            }
+            len
         } else if !has_extents && self.is_fast_link(&inode) {
             target_len(&inode, &inode.i_block)
         } else {
@@ -79,6 +91,24 @@ impl Patch<'_, '_> {
         inode.size = u64_of(len);
         self.write_inode(nr, &inode)?;
         Ok(Outcome::Repaired)
+    }
+
+    /// Lets the attribute of inline data end where the target does. A short target needs none.
+    fn cut_inline_target(&self, nr: InodeNr, inode: &mut Inode, len: usize) -> bool {
+        let mut set = self.attributes_in(nr, &inode.tail);
+        let name = XattrName::inline_data();
+        if len < I_BLOCK_BYTES {
+            inode.flags.remove(InodeFlags::INLINE_DATA);
+            inode.i_block[len..].fill(0);
+            if set.remove(&name).is_none() {
+                return true;
+            }
+        } else if let Some(XattrValue::Here(value)) = set.get(&name) {
+            let mut value = value.clone();
+            value.truncate(len - I_BLOCK_BYTES);
+            set.set(name, XattrValue::Here(value));
+        }
+        encode_ibody(&mut inode.tail, &set).is_ok()
     }
 
     /// Lets the size and the length at the start of an encrypted target say the same. If neither is
@@ -106,7 +136,7 @@ impl Patch<'_, '_> {
         set_encrypted_target_bytes(&mut target, len);
         let mut only = *first;
         only.len = 1;
-        let is_only = extents.len() == 1 && first.len == 1;
+        let is_only = extents.len() == 1 && is_map_of_target(&inode);
         if len < I_BLOCK_BYTES {
             inode.flags.remove(InodeFlags::EXTENTS);
             inode.i_block = std::array::from_fn(|at| if at < len { target[at] } else { 0 });
@@ -183,7 +213,7 @@ impl Patch<'_, '_> {
         }
         let mut only = *first;
         only.len = 1;
-        let is_only = extents.len() == 1 && first.len == 1;
+        let is_only = extents.len() == 1 && is_map_of_target(inode);
         if !is_only && !self.set_map(nr, inode, &[only])? {
             return Ok(0);
         }

@@ -1,9 +1,10 @@
 //! Repairs of encrypted directories, of directories with another type, and of their first block.
 
 use super::tree::{Seal, Tree, options};
+use crate::symlinks::inline_target;
 use std::collections::BTreeMap;
 use uext4_format::xattr::{NameIndex, XattrName, XattrSet, XattrValue, decode_ibody, encode_ibody};
-use uext4_format::{DamageLocation, Feature, FileType, InodeFlags, InodeNr};
+use uext4_format::{BlockNr, DamageLocation, Feature, FileType, InodeFlags, InodeNr};
 
 /// Gives an inode a context, of which the last bytes are its own.
 pub(super) fn encrypt(tree: &Tree, path: &str, context: &[u8]) {
@@ -273,5 +274,79 @@ fn a_link_that_loses_its_context_becomes_a_file() {
             "{path}"
         );
         assert_eq!(stored(&tree, nr), target(bytes), "{path}");
+    }
+}
+
+/// e2fsck wants the size that the attribute has.
+#[test]
+fn inline_targets_are_as_long_as_their_attribute() {
+    let made = Tree::new(&options(&[Feature::INLINE_DATA], &[]), &["link"]);
+    let nr = made.nr_of("link");
+    let put = |tree: &Tree, value: &[u8], size| {
+        tree.change_inode(nr, |inode| {
+            inode.mode = FileType::Symlink.mode_bits() | 0o777;
+            inode.flags.insert(InodeFlags::INLINE_DATA);
+            inode.i_block.fill(b'a');
+            inode.size = size;
+            let mut set = XattrSet::default();
+            set.set(XattrName::inline_data(), XattrValue::Here(value.to_vec()));
+            encode_ibody(&mut inode.tail, &set).expect("there is room");
+        });
+    };
+    let value = [b'b'; 30];
+    put(&made, &value, 90);
+    assert!(made.repaired().is_sound());
+    made.assert_sound();
+    let paths = made.paths();
+    let wanted = [[b'a'; 60].as_slice(), &value].concat();
+    let padded = [value.as_slice(), &[0; 10]].concat();
+    for (bytes, size) in [
+        (&padded[..], 90),
+        (&padded, 100),
+        (&value, 70),
+        (&value, 91),
+    ] {
+        let tree = made.copy();
+        put(&tree, bytes, size);
+        tree.expect_repair(&["symbolic-link.target-length"], &paths);
+        let inode = tree.inode(nr);
+        assert_eq!(inode.size, 90, "{size}");
+        assert!(inline_target(nr, &inode) == wanted, "{size}");
+    }
+    // A short one needs no inline data.
+    let tree = made.copy();
+    put(&tree, &value, 20);
+    tree.change_inode(nr, |inode| inode.i_block[20..].fill(0));
+    tree.expect_repair(&["symbolic-link.target-length"], &paths);
+    let inode = tree.inode(nr);
+    assert!(!inode.flags.contains(InodeFlags::INLINE_DATA));
+    assert!(inode.size == 20 && inode.i_block[..20] == [b'a'; 20]);
+}
+
+/// Nothing reads the nodes or tables of a link.
+#[test]
+fn a_target_behind_a_node_gets_its_block() {
+    for fewer in [&[][..], &[Feature::EXTENTS, Feature::SIXTY_FOUR_BIT]] {
+        let tree = links_without(&[fewer, &[Feature::METADATA_CSUM]].concat());
+        let (nr, paths) = (tree.nr_of("long"), tree.paths());
+        tree.change(|patch| {
+            let mut inode = patch.inode(nr).expect("a read").expect("an inode");
+            let node = patch.allocate(BlockNr(1)).expect("a read").expect("space");
+            let mut bytes = vec![0; 1024];
+            inode.blocks_raw += 2;
+            if fewer.is_empty() {
+                bytes[..24].copy_from_slice(&inode.i_block[..24]);
+                bytes[4..6].copy_from_slice(&84u16.to_le_bytes());
+                inode.i_block[6] = 1;
+                inode.i_block[12..24].fill(0);
+                inode.i_block[16..20].copy_from_slice(&(node.0 as u32).to_le_bytes());
+            } else {
+                inode.i_block[48..52].copy_from_slice(&(node.0 as u32).to_le_bytes());
+            }
+            patch.write(node, bytes).expect("a write");
+            patch.write_inode(nr, &inode).expect("a write");
+        });
+        tree.expect_repair(&["symbolic-link.target-length"], &paths);
+        assert_eq!(stored(&tree, nr), target(100), "{fewer:?}");
     }
 }
