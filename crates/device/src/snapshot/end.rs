@@ -40,6 +40,9 @@ pub enum SnapshotEnd {
     /// The device is not in use any more.
     #[error("the file system was unmounted, or its server has ended")]
     Closed,
+    /// The mount became read-only and gave up its claim on the device.
+    #[error("the mount became read-only, and other hosts may write the device")]
+    Unclaimed,
     /// The server of the mount does not answer.
     #[error("the server of the mount did not answer in time")]
     Silent,
@@ -60,6 +63,7 @@ impl SnapshotEnd {
             Self::Aborted => (5, 0),
             Self::Silent => (6, 0),
             Self::Malformed => (7, 0),
+            Self::Unclaimed => (8, 0),
         }
     }
 
@@ -75,6 +79,7 @@ impl SnapshotEnd {
             5 => Self::Aborted,
             6 => Self::Silent,
             7 => Self::Malformed,
+            8 => Self::Unclaimed,
             _ => Self::Closed,
         }
     }

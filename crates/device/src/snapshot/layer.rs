@@ -212,8 +212,8 @@ impl Snapshots {
         tracked.iter().for_each(|bits| bits.close());
     }
 
-    /// Ends all snapshots, and what is noted of changes.
-    pub(super) fn end_all(&self, why: SnapshotEnd) {
+    /// Ends all snapshots, and what is noted of changes: later writes may pass no layer.
+    pub fn end_all(&self, why: SnapshotEnd) {
         self.end_tracking();
         let current = self.current.read().clone();
         current.iter().for_each(|preimages| preimages.end(why));

@@ -282,6 +282,7 @@ fn reasons_reach_other_processes() {
         SnapshotEnd::Aborted,
         SnapshotEnd::Silent,
         SnapshotEnd::Malformed,
+        SnapshotEnd::Unclaimed,
     ];
     for why in reasons {
         let (kind, value) = why.to_numbers();

@@ -17,6 +17,7 @@ use crate::state::superblock::failed_write;
 use crate::types::error::{Error, RemountError, Result};
 use crate::types::options::{Access, MountOptions};
 use std::ops::Range;
+use uext4_device::SnapshotEnd;
 use uext4_format::Feature;
 use uext4_sync::Arc;
 use uext4_sync::atomic::Ordering::Relaxed;
@@ -155,10 +156,13 @@ impl Fs {
             .iter()
             .for_each(|layer| layer.end_tracking());
         life.left = life.media.superblock_below()?;
-        match life.mmp.take() {
-            Some(mmp) => Ok(mmp.release()?),
-            None => Ok(()),
-        }
+        let Some(mmp) = life.mmp.take() else {
+            return Ok(());
+        };
+        // Other hosts may write the device from then on, and no layer here sees that.
+        let layers = life.media.snapshots.iter();
+        layers.for_each(|layer| layer.end_all(SnapshotEnd::Unclaimed));
+        Ok(mmp.release()?)
     }
 
     /// Checks the preconditions before any change.

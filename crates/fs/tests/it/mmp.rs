@@ -3,7 +3,8 @@
 use crate::image::{self, Sealed};
 use std::sync::Arc;
 use uext4::device::{
-    Access, BlockDevice, Error as DeviceError, FileDevice, MemDevice, Recorder, User,
+    Access, BlockDevice, Error as DeviceError, FileDevice, MemDevice, Recorder, SnapshotEnd,
+    SnapshotLimits, User,
 };
 use uext4::format::mmp::{MMP_SEQ_CLEAN, Mmp};
 use uext4::format::{BlockNr, Feature};
@@ -147,4 +148,22 @@ fn a_read_only_mount_of_a_file_becomes_writable() {
     assert_eq!(block(&*device).0.sequence, MMP_SEQ_CLEAN);
     drop((fs, device));
     oracle::assert_clean(&path);
+}
+
+/// A read-only mount gives up its claim, so that a snapshot of it may become torn.
+#[test]
+fn a_snapshot_ends_with_the_claim() {
+    let device = fresh();
+    let fs = mount(device.clone()).expect("mount");
+    write(&fs, b"file").expect("there is room");
+    let snapshot = fs.snapshot(SnapshotLimits::default());
+    let snapshot = snapshot.expect("a snapshot");
+    snapshot.device.read_at(0, &mut [0]).expect("it goes on");
+    fs.remount("ro").expect("nothing is open");
+    assert_eq!(snapshot.device.ended(), Some(SnapshotEnd::Unclaimed));
+    let error = snapshot.device.read_at(0, &mut [0]);
+    let error = error.expect_err("another host may have written it");
+    assert!(error.to_string().contains("read-only"), "{error}");
+    drop(snapshot);
+    fs.unmount().expect("unmount");
 }
