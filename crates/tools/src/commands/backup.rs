@@ -149,11 +149,14 @@ impl Args {
         let made = container.identities();
         self.finish(container, out, (device.size_bytes(), uuid))?;
         if let Some(base) = &base {
-            base.refuse_replaced(out)?;
+            base.refuse_changed(out)?;
         }
         drop(old);
-        let copy = identity((out, &made), uuid, device.size_bytes(), format);
+        let behind = base.as_ref().map_or(&[][..], Checked::behind);
+        let copy = identity((out, &made), uuid, device.size_bytes(), format, behind);
         let id = self.report(&snapshot, out, copy, is_update);
+        // Until here no other backup updates what OUT refers to; now the server refuses that.
+        drop(base);
         self.print(&snapshot, (out, device.size_bytes(), data_bytes), id)?;
         snapshot::check_written(&snapshot, &name)
     }

@@ -3,6 +3,8 @@
 //! A qcow2 image needs the files behind it, so its identity has theirs.
 
 use crate::failure::{At, Exit, Failure, Result};
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use std::fs::{File, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -56,8 +58,42 @@ impl Files {
         })
     }
 
-    /// Refuses files one of which was replaced since they were opened.
-    pub(super) fn refuse_replaced(&self, out: &Path) -> Result<()> {
+    /// Keeps other programs that respect locks from writing or replacing the files until they are
+    /// closed.
+    pub(super) fn lock(&self) -> Result<()> {
+        for (path, file) in &self.0 {
+            match flock(file, FlockOperation::NonBlockingLockShared) {
+                // Some network file systems have no locks.
+                Err(Errno::NOLCK | Errno::NOTSUP) | Ok(()) => {}
+                Err(Errno::WOULDBLOCK) => {
+                    let text = format!(
+                        "{}: another program may write or replace it now, so that no copy refers \
+                         to it",
+                        path.display()
+                    );
+                    return Err(Failure::new(Exit::Busy, text));
+                }
+                Err(errno) => return Err(io::Error::from(errno)).at(path.display()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses files one of which was replaced or written since they had these identities.
+    pub(super) fn refuse_changed(&self, out: &Path, wanted: &[FileIdentity]) -> Result<()> {
+        self.refuse_replaced(out)?;
+        let Some((path, _)) = self.0.first() else {
+            return Ok(());
+        };
+        let changed = difference(&self.identities()?, wanted);
+        changed.map_or(Ok(()), |problem| {
+            let (path, out) = (path.display(), out.display());
+            let text = format!("{path}: changed meanwhile, so that {out} is of no use: {problem}");
+            Err(Failure::new(Exit::Failed, text))
+        })
+    }
+
+    fn refuse_replaced(&self, out: &Path) -> Result<()> {
         for (nr, (path, _)) in self.0.iter().enumerate() {
             let there = std::fs::metadata(path).at(path.display())?;
             if self.index_of(&there) != Some(nr) {
@@ -82,25 +118,27 @@ impl Files {
     }
 }
 
-/// The identity of a copy that is complete, if its file is still that of these numbers. `None` if
-/// it is no regular file, which alone tells whether it was written since.
+/// The identity of a copy that is complete, if its file is still that of these numbers; `behind`
+/// has those of the files behind it. `None` if it is no regular file, which alone tells whether it
+/// was written since.
 pub(super) fn identity(
     (out, made): (&Path, &[(u64, u64)]),
     uuid: [u8; 16],
     disk_bytes: u64,
     format: Format,
+    behind: &[FileIdentity],
 ) -> Option<CopyIdentity> {
-    let format = format_of(format);
-    let files = Files::open(out, format).ok()?;
-    let own = files.0.first()?.1.metadata().ok()?;
-    if !made.contains(&(own.dev(), own.ino())) {
+    let file = open(out).ok()?;
+    let own = file.metadata().ok()?;
+    if !made.contains(&(own.dev(), own.ino())) || behind.len() >= FILES_MAX {
         return None;
     }
+    let own = identity_of_file(&file).ok()?;
     Some(CopyIdentity {
         uuid: hex(&uuid),
         disk_bytes,
-        format,
-        files: files.identities().ok()?,
+        format: format_of(format),
+        files: std::iter::once(own).chain(behind.iter().cloned()).collect(),
     })
 }
 
@@ -152,4 +190,58 @@ pub(super) fn open(path: &Path) -> Result<File> {
         return Err(Failure::usage(text));
     }
     File::open(path).at(path.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::FileExt;
+    use uext4::device::{Access, FileDevice};
+
+    /// A base as a backup has it while it makes an image that refers to it.
+    #[test]
+    fn files_behind_an_image_are_locked_and_compared() {
+        let dir = tempfile::tempdir().expect("there is room");
+        let path = dir.path().join("base");
+        std::fs::write(&path, [7; 5000]).expect("there is room");
+        let open = || Files::open(&path, CopyFormat::Raw).expect("it is there");
+        let update = || FileDevice::open(&path, Access::ReadWrite);
+        let updated = update().expect("nothing has it");
+        assert!(open().lock().is_err(), "it is updated");
+        drop(updated);
+        let (files, other) = (open(), open());
+        files.lock().expect("nothing has it");
+        other.lock().expect("two images may refer to it");
+        drop(other);
+        assert!(update().is_err(), "an image refers to it");
+        let checked = files.identities().expect("they can be read");
+        let out = Path::new("out");
+        files.refuse_changed(out, &checked).expect("it is the same");
+        let writer = File::options().write(true).open(&path);
+        let writer = writer.expect("it respects no lock");
+        writer.write_all_at(&[8], 0).expect("there is room");
+        assert!(files.refuse_changed(out, &checked).is_err());
+        drop(files);
+        assert!(update().is_ok());
+    }
+
+    /// An identity has the files behind it as they were when they were checked.
+    #[test]
+    fn an_identity_has_what_was_checked() {
+        let dir = tempfile::tempdir().expect("there is room");
+        let (base, out) = (dir.path().join("base"), dir.path().join("out"));
+        std::fs::write(&base, [7; 5000]).expect("there is room");
+        std::fs::write(&out, [8; 5000]).expect("there is room");
+        let files = Files::open(&base, CopyFormat::Raw).expect("it is there");
+        let checked = files.identities().expect("they can be read");
+        std::fs::write(&base, [9; 4000]).expect("there is room");
+        let own = out.metadata().expect("it is there");
+        let made = [(own.dev(), own.ino())];
+        let identity_of =
+            |behind: &[FileIdentity]| identity((&out, &made), [0; 16], 5000, Format::Qcow2, behind);
+        let found = identity_of(&checked).expect("it is a file");
+        assert_eq!(found.files.len(), 2);
+        assert_eq!(difference(&found.files[1..], &checked), None);
+        assert!(identity_of(&vec![checked[0].clone(); FILES_MAX]).is_none());
+    }
 }

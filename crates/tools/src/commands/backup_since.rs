@@ -14,7 +14,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use uext4::device::{Error as DeviceError, SnapshotEnd, data_from};
-use uext4_fuse::{CopyFormat, Earlier, Remote, is_interrupted};
+use uext4_fuse::{CopyFormat, Earlier, FileIdentity, Remote, is_interrupted};
 use uext4_image::{Backing, Container, Format};
 use uext4_num::clamp_usize;
 
@@ -32,6 +32,8 @@ pub(super) struct Base {
 pub(super) struct Checked {
     base: Base,
     files: Files,
+    /// Those of the files when they were checked.
+    identities: Vec<FileIdentity>,
     /// What a new image says of it.
     backing: Option<Backing>,
 }
@@ -120,8 +122,13 @@ impl Base {
             let text = format!("{path}: OUT is to refer to it, so OUT is none of its files");
             return Err(Failure::usage(text));
         }
+        if !self.is_updated() {
+            // A backup that updates it has it locked until the new content is there.
+            files.lock()?;
+        }
+        let identities = files.identities()?;
         let problem = if hex(&uuid) == wanted.uuid {
-            difference(&files.identities()?, &wanted.files)
+            difference(&identities, &wanted.files)
         } else {
             Some("the mount has another file system now".into())
         };
@@ -134,6 +141,7 @@ impl Base {
         Ok(Checked {
             base: self,
             files,
+            identities,
             backing,
         })
     }
@@ -145,11 +153,19 @@ impl Checked {
         self.backing.clone()
     }
 
-    /// Refuses a copy to which OUT refers if it was replaced meanwhile.
-    pub(super) fn refuse_replaced(&self, out: &Path) -> Result<()> {
+    /// The files that are behind OUT.
+    pub(super) fn behind(&self) -> &[FileIdentity] {
+        match self.base.role {
+            Role::Updated => &[],
+            Role::Behind => &self.identities,
+        }
+    }
+
+    /// Refuses a copy to which OUT refers if it was written or replaced meanwhile.
+    pub(super) fn refuse_changed(&self, out: &Path) -> Result<()> {
         match self.base.role {
             Role::Updated => Ok(()),
-            Role::Behind => self.files.refuse_replaced(out),
+            Role::Behind => self.files.refuse_changed(out, &self.identities),
         }
     }
 

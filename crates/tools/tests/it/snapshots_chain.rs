@@ -6,6 +6,7 @@ use crate::snapshots_since::backup;
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use uext4::device::{Access, FileDevice};
 use uext4_fuse::{SnapshotPurpose, SnapshotResult};
 use uext4_image::Backing;
 use uext4_testkit::skip;
@@ -41,6 +42,24 @@ fn a_base_stays_as_it_is() {
     let late = ["backup", "mnt", "d.qcow2", "--since", &third];
     let late = [&late[..], &["--base", "c.qcow2"]].concat();
     mounted.0.fails(1, "a file behind it", &late);
+    mounted.umount();
+}
+
+/// A backup that updates a copy has it locked until its new content is there.
+#[test]
+fn what_is_updated_is_no_base() {
+    let Some(mounted) = Mounted::new("no_io_uring") else {
+        return;
+    };
+    let first = backup(&mounted, &["a.img"]);
+    let updated = FileDevice::open(mounted.path("a.img"), Access::ReadWrite);
+    let updated = updated.expect("nothing else has it");
+    let base = ["backup", "mnt", "b.qcow2", "--since", &first];
+    let base = [&base[..], &["--base", "a.img"]].concat();
+    mounted.0.fails(5, "may write or replace it", &base);
+    assert!(!mounted.path("b.qcow2").exists());
+    drop(updated);
+    mounted.0.ok(&base);
     mounted.umount();
 }
 
