@@ -50,8 +50,9 @@ pub(crate) struct SnapshotDevices {
 }
 
 impl SnapshotDevices {
-    /// For a mount. A log of another user is replayed before, in memory with a limit.
-    fn to_mount(&self) -> uext4::Result<Self> {
+    /// For a mount or a check, which replays the log unless [`Self::replays`] says otherwise. A log
+    /// of another user is replayed before, in memory with a limit.
+    pub(crate) fn to_mount(&self) -> uext4::Result<Self> {
         if !self.is_foreign {
             return Ok(self.clone());
         }
@@ -70,6 +71,12 @@ impl SnapshotDevices {
             journal,
             ..*self
         })
+    }
+
+    /// Whether a mount of them replays the log. That of another user was replayed before; its
+    /// server may answer otherwise the next time, with a log that knows no limit.
+    pub(crate) fn replays(&self) -> bool {
+        !self.is_foreign
     }
 }
 
@@ -114,6 +121,8 @@ pub(crate) struct Devices {
     purpose: Purpose,
     home: Arc<dyn BlockDevice>,
     journal: Option<Arc<dyn BlockDevice>>,
+    /// Whether the mount replays the log.
+    replays: bool,
 }
 
 impl Devices {
@@ -126,6 +135,7 @@ impl Devices {
         let options = MountOptions {
             access,
             journal_device: self.journal,
+            replay: options.replay && self.replays,
             ..options
         };
         let home = Arc::clone(&self.home);
@@ -298,6 +308,7 @@ impl ImageArgs {
             let shown = shown.to_mount()?;
             return Ok(Devices {
                 purpose,
+                replays: shown.replays(),
                 home: shown.home,
                 journal: shown.journal,
             });
@@ -305,6 +316,7 @@ impl ImageArgs {
         let journal = self.journal(options);
         Ok(Devices {
             purpose,
+            replays: true,
             journal: journal
                 .map(|path| open_journal(path, purpose))
                 .transpose()?,
@@ -391,7 +403,8 @@ mod tests {
     use uext4::device::MemDevice;
     use uext4::mkfs::{MkfsOptions, Preset};
 
-    /// A log that was not replayed is, and the device of the other user stays as it was.
+    /// A log that was not replayed is, and the device of the other user stays as it was. A mount
+    /// does not replay again, whatever the server says then.
     #[test]
     fn a_foreign_log_is_replayed_apart() {
         let device: Arc<dyn BlockDevice> = Arc::new(MemDevice::new(32 << 20));
@@ -416,5 +429,19 @@ mod tests {
         let replayed = shown.to_mount().expect("it is small");
         assert!(!needs(&*replayed.home));
         assert!(needs(&*shown.home));
+        let has_file = |home: &Arc<dyn BlockDevice>, replays| {
+            let devices = Devices {
+                purpose: Purpose::Read,
+                home: home.clone(),
+                journal: None,
+                replays,
+            };
+            let fs = devices.mount(MountOptions::default()).expect("mount");
+            let root = fs.root().expect("the root");
+            fs.lookup(&root, b"file", &uext4::Caller::root()).is_ok()
+        };
+        assert!(has_file(&replayed.home, replayed.replays()));
+        assert!(has_file(&shown.home, true));
+        assert!(!has_file(&shown.home, shown.replays()), "it is in the log");
     }
 }

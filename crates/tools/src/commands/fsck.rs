@@ -8,7 +8,7 @@ use crate::commands::fsck_extended::Extended;
 use crate::commands::fsck_optimise::optimise;
 use crate::commands::fsck_progress::{bar, on_descriptor};
 use crate::commands::fsck_superblock::{block_size, is_clean, superblock_kib};
-use crate::commands::fsck_told::Told;
+use crate::commands::fsck_told::{Counted, Told};
 use crate::failure::{At, Failure, Result};
 use crate::image::{ImageArgs, Purpose};
 use std::fs::File;
@@ -203,8 +203,7 @@ impl Args {
             let report = image.check(options, &limits);
             let report = report.at(image.name())?;
             let ended = end_check(&mut session, &report);
-            let device = image.device(Purpose::Read)?;
-            return ended.and(told.print_use(&image.name(), &*device));
+            return ended.and(told.print_use(&image.name(), Counted::of_check(&report)));
         }
         let options = MountOptions {
             superblock_kib,
@@ -220,14 +219,11 @@ impl Args {
             }
             None => device,
         };
-        let shown = Arc::clone(&device);
-        let done = self.change(&mut session, device, options, &limits);
+        let done = self.change(&mut session, device, (options, &limits), told);
         if let Some(recorder) = recorder {
             recorder.finish().at(image.name())?;
         }
-        // Also what was repaired ends with a status of its own.
-        let used = told.print_use(&image.name(), &*shown);
-        done.and(used)
+        done
     }
 
     /// The device that keeps what is overwritten.
@@ -257,8 +253,8 @@ impl Args {
         &self,
         session: &mut Session,
         device: Arc<dyn BlockDevice>,
-        options: MountOptions,
-        limits: &Limits,
+        (options, limits): (MountOptions, &Limits),
+        told: &Told,
     ) -> Result<()> {
         if Extended::is_journal_only(&self.extended) {
             if options.superblock_kib.is_some() {
@@ -285,6 +281,8 @@ impl Args {
         let repaired = repair(Arc::clone(&device), wanted, session, limits);
         let repaired = repaired.at(session.name())?;
         let ended = end_repair(session, &repaired);
+        // Also what was repaired ends with a status of its own.
+        let used = told.print_use(session.name(), Counted::of_repair(&repaired));
         if repaired.is_sound() {
             let options = MountOptions {
                 superblock_kib: None,
@@ -295,6 +293,6 @@ impl Args {
             }
             Extended::finish(&self.extended, &device, &options, session.name())?;
         }
-        ended
+        ended.and(used)
     }
 }

@@ -3,15 +3,16 @@
 use super::fsck;
 use super::fsck_decisions::{Choice, Session};
 use super::fsck_end::end_check;
-use super::fsck_told::Told as Statistics;
+use super::fsck_told::{Counted, Told as Statistics};
 use super::snapshot::{self, SnapshotArgs};
 use crate::failure::{At, Failure, Result};
+use crate::image::SnapshotDevices;
 use crate::show;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use uext4::MountOptions;
-use uext4::check::{CheckReport, Pass, Watch, check};
-use uext4::device::{BlockDevice, Scratch};
+use uext4::check::{CheckReport, Limits, Pass, Watch, check};
+use uext4::device::Scratch;
 use uext4_fuse::{Ask, Remote, SnapshotPurpose, SnapshotResult};
 use uext4_num::{clamp_u32, u64_of};
 use uext4_sync::{Arc, Mutex, Rank, thread};
@@ -103,17 +104,12 @@ enum Outcome {
 fn check_once(args: &fsck::Args, statistics: &Statistics, mount: &MountArgs) -> Result<Outcome> {
     let (target, name) = (args.image().image.as_path(), args.image().name());
     let snapshot = mount.snapshot.take(target, SnapshotPurpose::Check)?;
-    let options = MountOptions {
-        journal_device: snapshot
-            .journal()
-            .map(|journal| -> Arc<dyn BlockDevice> { journal }),
-        ..MountOptions::default()
-    };
+    let devices = snapshot::devices_of(&snapshot, &name)?;
     let snapshot = Arc::new(snapshot);
     let mut limits = args.limits(Choice::No)?;
     limits.watch = statistics.watch(limits.watch.take());
     limits.watch = Some(Arc::new(Told::new(snapshot.clone(), limits.watch.take())));
-    let report = check(snapshot.device(), options, &limits);
+    let report = check_devices(&devices, &limits);
     drop(limits);
     if let Err(failure) = snapshot::check_going(&snapshot, &name, "the check") {
         return Ok(Outcome::Ended(failure));
@@ -132,10 +128,22 @@ fn check_once(args: &fsck::Args, statistics: &Statistics, mount: &MountArgs) -> 
         super::control::failure(target, &error).say();
     }
     let written = snapshot::check_written(&snapshot, &name);
-    statistics.print_use(&name, &*snapshot.device())?;
-    drop(snapshot);
+    drop((devices, snapshot));
+    let used = statistics.print_use(&name, Counted::of_check(&report));
     end_check(&mut Session::new(name, Choice::No, args.json()), &report)?;
+    used?;
     Ok(written.map_or_else(Outcome::Ended, |()| Outcome::Sound))
+}
+
+/// A log of another user is replayed before, with a limit.
+fn check_devices(devices: &SnapshotDevices, limits: &Limits) -> uext4::Result<CheckReport> {
+    let devices = devices.to_mount()?;
+    let options = MountOptions {
+        replay: devices.replays(),
+        journal_device: devices.journal,
+        ..MountOptions::default()
+    };
+    check(devices.home, options, limits)
 }
 
 /// Tells the server how far the check is, beside its own terminal.

@@ -1,17 +1,17 @@
 //! What `uext4 fsck` tells of its work besides the problems: `-v`, `-t` and `-d`.
 
-use crate::failure::{At, Result};
+use crate::failure::Result;
 use crate::show;
 use std::time::Instant;
-use uext4::check::{Pass, Watch};
-use uext4::device::BlockDevice;
+use uext4::check::{CheckReport, Pass, Watch};
+use uext4::repair::RepairReport;
 use uext4_num::clamp_u64;
 use uext4_sync::Arc;
 use uext4_sync::atomic::{AtomicU64, Ordering};
 
 #[derive(clap::Args, Clone, Copy, Debug, Default)]
 pub(super) struct ToldArgs {
-    /// Print how many inodes and blocks are in use
+    /// Print how many inodes and directories there are, if nothing is damaged
     #[arg(short = 'v', conflicts_with = "json")]
     verbose: bool,
     /// Print how long it took; twice: also when each pass was begun
@@ -72,18 +72,44 @@ impl Told {
         Ok(())
     }
 
-    /// Prints what is in use of the file system.
-    pub(super) fn print_use(&self, name: &str, device: &dyn BlockDevice) -> Result<()> {
-        if !self.args.verbose && !self.args.debug {
+    /// Prints what is in use of the file system, if all of it was counted.
+    pub(super) fn print_use(&self, name: &str, counted: Option<Counted>) -> Result<()> {
+        let asked = self.args.verbose || self.args.debug;
+        let Some(Counted {
+            inodes,
+            directories,
+        }) = counted.filter(|_| asked)
+        else {
             return Ok(());
-        }
-        let disk = uext4::read_superblock(device, None).at(name)?;
-        let (inodes, blocks) = (disk.inodes_count, disk.blocks_count);
+        };
         show::line(format_args!(
-            "{name}: {} of {inodes} inodes and {} of {blocks} blocks are in use",
-            inodes.saturating_sub(disk.free_inodes_count),
-            blocks.saturating_sub(disk.free_blocks_count),
+            "{name}: {inodes} inodes are in use, {directories} of them directories"
         ))
+    }
+}
+
+/// What a check counted. The counts on the disk may be stale or wrong.
+pub(super) struct Counted {
+    inodes: u64,
+    /// Directories among them.
+    directories: u64,
+}
+
+impl Counted {
+    /// `None` if not everything was checked, or damage may hide some.
+    pub(super) fn of_check(report: &CheckReport) -> Option<Self> {
+        report.is_clean().then_some(Self {
+            inodes: report.n_inodes,
+            directories: report.n_directories,
+        })
+    }
+
+    /// The same of the last check of a repair.
+    pub(super) fn of_repair(report: &RepairReport) -> Option<Self> {
+        report.is_sound().then_some(Self {
+            inodes: report.n_inodes,
+            directories: report.n_directories,
+        })
     }
 }
 

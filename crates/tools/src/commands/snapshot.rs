@@ -169,18 +169,27 @@ pub(super) fn read_mount(image: &ImageArgs) -> Result<()> {
         let text = format_args!("{name}: not all changes are in the snapshot: {why}");
         crate::failure::info(text);
     }
-    if !snapshot.is_trusted() {
-        refuse_more_than_the_file_system(&name, &*snapshot.device())?;
+    image.show_snapshot(devices_of(&snapshot, &name)?);
+    READ.with_borrow_mut(|read| read.push((name, snapshot)));
+    Ok(())
+}
+
+/// The devices of a snapshot.
+///
+/// # Errors
+/// The server of another user sends more than the file system.
+pub(super) fn devices_of(snapshot: &Remote, name: &str) -> Result<SnapshotDevices> {
+    let is_foreign = !snapshot.is_trusted();
+    if is_foreign {
+        refuse_more_than_the_file_system(name, &*snapshot.device())?;
     }
     let journal = snapshot.journal();
     let journal = journal.map(|journal| -> Arc<dyn BlockDevice> { journal });
-    image.show_snapshot(SnapshotDevices {
+    Ok(SnapshotDevices {
         home: snapshot.device(),
         journal,
-        is_foreign: !snapshot.is_trusted(),
-    });
-    READ.with_borrow_mut(|read| read.push((name, snapshot)));
-    Ok(())
+        is_foreign,
+    })
 }
 
 thread_local! {
