@@ -43,7 +43,7 @@ impl Scratch {
         })
     }
 
-    /// A new page of these bytes; answers its offset.
+    /// A new page of these bytes; returns its offset.
     ///
     /// # Errors
     /// Those of the file system; [`io::ErrorKind::StorageFull`] if the file would have more than

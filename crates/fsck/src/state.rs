@@ -463,27 +463,12 @@ const GROUP_BYTES: u64 = 300;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use uext4_device::MemDevice;
-    use uext4_mkfs::{MkfsOptions, Preset, format};
-    use uext4_sync::RealClock;
-    use uext4_volume::superblock::read_primary;
 
     /// Claims 100 pages of clusters at a limit for a few of them, then a cluster of each of 100
     /// others: how many of the former are claimed, and why the check ends.
     fn claimed_with(spill: Option<&str>) -> (u64, Option<&'static str>) {
         const CLUSTERS_PER_PAGE: u64 = 4096 * 8;
-        let device = Arc::new(MemDevice::new(8 << 20));
-        format(&*device, &MkfsOptions::new(Preset::Ext4)).expect("mkfs");
-        let superblock = read_primary(&*device, None).expect("a superblock");
-        let subject = Subject {
-            device,
-            geometry: superblock.geometry().expect("a sound superblock"),
-            superblock,
-            replayed: None,
-            shared_data: crate::subject::SharedData::Kept,
-            journal_device: None,
-            clock: Arc::new(RealClock::new()),
-        };
+        let subject = Subject::of_new_image();
         let limits = Limits {
             memory_bytes: 8 * 4096,
             spill: spill.map(Into::into),

@@ -33,3 +33,25 @@ pub struct Subject {
     /// The clock of the time limit.
     pub clock: Arc<dyn Clock>,
 }
+
+#[cfg(test)]
+impl Subject {
+    /// A new file system of 8 MiB in memory.
+    pub(crate) fn of_new_image() -> Self {
+        use uext4_mkfs::{MkfsOptions, Preset, format};
+
+        let device = Arc::new(uext4_device::MemDevice::new(8 << 20));
+        format(&*device, &MkfsOptions::new(Preset::Ext4)).expect("mkfs");
+        let superblock = uext4_volume::superblock::read_primary(&*device, None);
+        let superblock = superblock.expect("a superblock");
+        Self {
+            device,
+            geometry: superblock.geometry().expect("a sound superblock"),
+            superblock,
+            replayed: None,
+            shared_data: SharedData::Kept,
+            journal_device: None,
+            clock: Arc::new(uext4_sync::RealClock::new()),
+        }
+    }
+}

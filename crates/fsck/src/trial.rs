@@ -230,10 +230,6 @@ mod tests {
     use super::*;
     use std::cell::Cell;
     use std::io;
-    use uext4_device::MemDevice;
-    use uext4_mkfs::{MkfsOptions, Preset, format};
-    use uext4_sync::RealClock;
-    use uext4_volume::superblock::read_primary;
 
     const N_PARTS: usize = 100;
 
@@ -250,18 +246,7 @@ mod tests {
 
     /// The parts in the order in which their results are taken over.
     fn taken_over(n_started: usize) -> Vec<u64> {
-        let device = Arc::new(MemDevice::new(8 << 20));
-        format(&*device, &MkfsOptions::new(Preset::Ext4)).expect("mkfs");
-        let superblock = read_primary(&*device, None).expect("a superblock");
-        let subject = Subject {
-            device,
-            geometry: superblock.geometry().expect("a sound superblock"),
-            superblock,
-            replayed: None,
-            shared_data: crate::subject::SharedData::Kept,
-            journal_device: None,
-            clock: Arc::new(RealClock::new()),
-        };
+        let subject = Subject::of_new_image();
         let limits = Limits {
             threads: 4,
             ..Limits::default()

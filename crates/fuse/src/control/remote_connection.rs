@@ -18,7 +18,7 @@ use uext4_sync::{Mutex, OnceLock};
 const READ_LIMIT: Duration = Duration::from_secs(120);
 /// The same of another user's server, which may be slow on purpose.
 const FOREIGN_READ_LIMIT: Duration = Duration::from_secs(10);
-/// Maximum time for all answers of another user's server.
+/// Maximum time of all reads from another user's server.
 const FOREIGN_LIMIT: Duration = Duration::from_secs(3600);
 
 /// The connection of a reader.
