@@ -146,6 +146,10 @@ impl Args {
             // The earlier copy is better than one without some changes.
             snapshot::check_written(&snapshot, &name)?;
         }
+        if let Some(base) = &base {
+            // Before OUT, which may be a good copy, is replaced; once more afterwards.
+            base.refuse_changed(out)?;
+        }
         let made = container.identities();
         self.finish(container, out, (device.size_bytes(), uuid))?;
         if let Some(base) = &base {
