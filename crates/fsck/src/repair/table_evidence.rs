@@ -64,7 +64,7 @@ impl TableEvidence {
     /// Whether this is the table of the group if a descriptor says so: it has inodes, and no
     /// directories of another one.
     fn is_possible(&self) -> bool {
-        self.good > 0 && self.others <= self.matching
+        self.good > u32::from(self.has_checksums && self.is_short) && self.others <= self.matching
     }
 
     fn rank(&self) -> (u32, i64) {
